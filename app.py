@@ -1,0 +1,86 @@
+"""Command line of the studio: read the settings, start the worker and the server."""
+
+import logging
+import os
+import sys
+
+# Before anything imports torch in a child: spinning barriers stall the other processes.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+from pydantic import ValidationError
+from pydantic_settings import CliApp
+from studio.api.access import AccessPolicy
+
+from pipelines.errors import PipelineError
+from pipelines.specs import find_spec
+from studio.engine.local import LocalEngine
+from studio.engine.messages import WorkerConfig
+from studio.server import create_app, make_jobs, make_policy
+from studio.serving import CannotStart, address, bind, lock_folder, run
+from studio.settings import Settings
+from studio.share import ShareFailed, open_tunnel
+
+CANNOT_START = 2
+
+
+def main() -> int:
+    """Serve until interrupted; the exit status says whether the studio could start."""
+    try:
+        settings = CliApp.run(Settings)
+    except ValidationError as error:
+        for fault in error.errors():
+            print(_sentence(fault["loc"], fault["msg"]), file=sys.stderr)
+        return CANNOT_START
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        serve(settings)
+    except (PipelineError, CannotStart) as error:
+        print(error, file=sys.stderr)
+        return CANNOT_START
+    return 0
+
+
+def serve(settings: Settings) -> None:
+    """Start the worker, then the server. Raises `PipelineError` and `CannotStart`."""
+    spec = find_spec(settings.model)
+    sock = bind(settings.host, settings.port)
+    with lock_folder(settings.data_dir):
+        config = WorkerConfig(
+            spec, settings.device, settings.dtype, settings.hf_token, settings.max_tokens
+        )
+        jobs = make_jobs(settings, spec, LocalEngine(config))
+        jobs.start()  # the worker loads the model while this process imports the page
+        policy = make_policy(settings)
+        app = create_app(settings, jobs, policy)
+        print(f"The studio starts with {spec.name} …", flush=True)
+        run(
+            app,
+            sock,
+            log_level=settings.log_level,
+            on_started=lambda: _announce(settings, address(sock), policy),
+        )
+
+
+def _announce(settings: Settings, url: str, policy: AccessPolicy) -> None:
+    print(f"Page  {url}/\nAPI   {url}/v1/responses   (docs: {url}/docs)", flush=True)
+    if not settings.share:
+        return
+    try:
+        public = open_tunnel(int(url.rpartition(":")[2]))
+    except ShareFailed as error:
+        print(error, file=sys.stderr, flush=True)
+        return
+    policy.admit_host(public.partition("://")[2])
+    print(f"Share {public}/", flush=True)
+
+
+def _sentence(location: tuple[int | str, ...], message: str) -> str:
+    name = "".join(f"--{str(part).replace('_', '-')}: " for part in location[:1])
+    return name + message.removeprefix("Value error, ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""The loop that the worker runs: admits pictures, steps all of them, decodes those that are done.
+
+One thread calls everything here. `submit` and `cancel` only take notes; `tick` does the work and
+tells what happened.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from pipelines.admission import Admission, Ticket
+from pipelines.decode import MAX_PIXELS, decode_batches, decode_rows
+from pipelines.denoise import Row, group_rows, new_row, step_rows
+from pipelines.errors import NotFinite, OutOfMemory
+from pipelines.failures import Failure, attempt
+from pipelines.flux1 import Flux1, PictureEncoding, PromptEncoding
+from pipelines.previews import INTERVAL_S, MAX_SHARE, Previewer
+from pipelines.requests import (
+    Event,
+    PictureDone,
+    Pixels,
+    RenderRequest,
+    RequestCancelled,
+    RequestDone,
+    RequestFailed,
+    Started,
+    StepDone,
+    Warned,
+    check_request,
+)
+
+# Tokens in flight. Seven pictures of 1024 x 1024 with their text fill the first, where a batch
+# gains little more; twenty of the embedded model's fill the second and still tick in a second.
+MAX_TOKENS = {"cuda": 7 * (4096 + 512), "cpu": 2048}
+MAX_LOST_CHARACTERS = 500  # of a prompt's end, in a warning
+NOT_FINITE = "The model's prediction has values that are not numbers. Try other settings or a seed."
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request that the engine has taken. `prompts` is empty until its first picture starts."""
+
+    request: RenderRequest
+    pictures_left: int
+    prompts: list[PromptEncoding] = field(default_factory=list)
+    source: PictureEncoding | None = None
+    next_preview_s: float = -math.inf
+
+
+class PictureEngine:
+    """Denoises many requests at once, each picture at its own step.
+
+    `max_tokens` bounds the picture and text tokens in flight; `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        model: Flux1,
+        *,
+        max_tokens: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._model = model
+        self._clock = clock
+        self._max_tokens = max_tokens or MAX_TOKENS[model.device.type]
+        self._admission = Admission(self._max_tokens)
+        self._previewer = Previewer(model)
+        self._jobs: dict[str, Job] = {}
+        self._rows: list[Row] = []
+        self._cancelled: list[str] = []
+        self._events: list[Event] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._jobs or self._events)
+
+    def count_tokens(self, prompt: str) -> tuple[int, int, str]:
+        """T5 tokens of a prompt, the limit, and the text that would be cut."""
+        return self._model.measure_prompt(prompt)
+
+    def submit(self, request: RenderRequest) -> None:
+        """Queues a request; one that cannot be rendered fails in the next tick.
+
+        Raises ValueError where the id is in use.
+        """
+        if request.id in self._jobs:
+            raise ValueError(f"request {request.id!r} is already in the engine")
+        job = self._jobs[request.id] = Job(request, len(request.seeds))
+        failure = attempt(lambda: check_request(request, self._model.spec))
+        if isinstance(failure, Failure):
+            return self._fail(job, failure)
+        tokens = self._tokens_a_picture(request)
+        for index in range(len(request.seeds)):
+            self._admission.add(Ticket(request.id, index, request.owner, tokens))
+
+    def cancel(self, request_id: str) -> None:
+        """Drops a request before the next tick; an unknown or finished one is left alone."""
+        if request_id in self._jobs:
+            self._forget(request_id)
+            self._events.append(RequestCancelled(request_id))
+
+    @torch.inference_mode()
+    def tick(self) -> list[Event]:
+        """One step of every running picture; empty when idle."""
+        self._admit()
+        stepped = self._step()
+        self._report(stepped)
+        self._decode([row for row in stepped if row.is_finished])
+        events, self._events = self._events, []
+        return events
+
+    # Starting
+
+    def _admit(self) -> None:
+        for ticket in self._admission.admit():
+            job = self._jobs[ticket.request_id]
+            row = attempt(partial(self._start, job, ticket.index))
+            if isinstance(row, Failure):
+                self._fail(job, row)
+            else:
+                self._rows.append(row)
+
+    def _start(self, job: Job, index: int) -> Row:
+        if not job.prompts:
+            self._encode(job)
+        return new_row(self._model, job.request, index, job.prompts, job.source)
+
+    def _encode(self, job: Job) -> None:
+        """Prompts and source once for all pictures of a request."""
+        request = job.request
+        texts = prompts_of(request)
+        job.prompts = self._model.encode_prompts([(clip, t5) for _, clip, t5 in texts])
+        if request.source is not None:
+            job.source = self._model.encode_picture(request.source)
+        self._events.append(Started(request.id))
+        for param, _, t5 in texts:
+            self._warn_of_cut(request.id, param, t5)
+
+    def _warn_of_cut(self, request_id: str, param: str, prompt: str) -> None:
+        tokens, limit, cut = self._model.measure_prompt(prompt)
+        if tokens > limit:
+            lost = cut if len(cut) <= MAX_LOST_CHARACTERS else f"{cut[:MAX_LOST_CHARACTERS]} …"
+            message = f"This model reads {limit} tokens of {tokens}; it did not read: {lost}"
+            self._events.append(Warned(request_id, "prompt_truncated", param, message))
+
+    def _tokens_a_picture(self, request: RenderRequest) -> int:
+        picture = self._model.grid(request.width, request.height).tokens
+        return (picture + self._model.spec.max_sequence_length) * len(prompts_of(request))
+
+    # Stepping
+
+    def _step(self) -> list[Row]:
+        """Steps every row and returns those that moved."""
+        stepped: list[Row] = []
+        for group in group_rows(self._rows, self._max_tokens):
+            stepped += self._step_group(group)
+        return [row for row in stepped if self._is_alive(row)]
+
+    def _step_group(self, rows: list[Row]) -> list[Row]:
+        """Where a group fails, its halves are tried, down to the row at fault."""
+        rows = [row for row in rows if self._is_alive(row)]
+        if not rows:
+            return []
+        broken = attempt(lambda: step_rows(self._model, rows))
+        if isinstance(broken, list):
+            for row in broken:
+                self._fail(self._job(row), Failure(NotFinite.code, NOT_FINITE))
+            return rows
+        if len(rows) == 1:
+            self._fail(self._job(rows[0]), broken)
+            return []
+        if broken.code == OutOfMemory.code:
+            self._lower_limit(sum(row.tokens for row in rows) // 2)
+        middle = len(rows) // 2
+        return self._step_group(rows[:middle]) + self._step_group(rows[middle:])
+
+    def _lower_limit(self, tokens: int) -> None:
+        self._max_tokens = self._admission.max_tokens = min(self._max_tokens, tokens)
+
+    def _report(self, rows: Sequence[Row]) -> None:
+        due = {job.request.id for job in self._jobs.values() if self._clock() >= job.next_preview_s}
+        for row in rows:
+            wanted = row.request.id in due and not row.is_finished
+            preview = self._preview(row) if wanted else None
+            done = StepDone(row.request.id, row.index, row.steps_done, row.steps, preview)
+            self._events.append(done)
+
+    def _preview(self, row: Row) -> Pixels | None:
+        """None where drawing fails: a preview is never worth a picture."""
+        began_s = self._clock()
+        preview = attempt(lambda: self._previewer.draw(row))
+        ended_s = self._clock()
+        pause_s = max(INTERVAL_S, MAX_SHARE * (ended_s - began_s) * len(row.request.seeds))
+        self._job(row).next_preview_s = ended_s + pause_s
+        return None if isinstance(preview, Failure) else preview
+
+    # Finishing
+
+    def _decode(self, rows: Sequence[Row]) -> None:
+        for batch in decode_batches(rows, MAX_PIXELS[self._model.device.type]):
+            self._decode_batch(batch)
+
+    def _decode_batch(self, rows: Sequence[Row]) -> None:
+        """Where a batch fails, each row is tried alone."""
+        rows = [row for row in rows if self._is_alive(row)]
+        pictures = attempt(lambda: decode_rows(self._model, rows)) if rows else []
+        if isinstance(pictures, list):
+            for row, pixels in zip(rows, pictures, strict=True):
+                self._finish(row, pixels)
+        elif len(rows) == 1:
+            self._fail(self._job(rows[0]), pictures)
+        else:
+            for row in rows:
+                self._decode_batch([row])
+
+    def _finish(self, row: Row, pixels: Pixels) -> None:
+        request, job = row.request, self._job(row)
+        self._events.append(PictureDone(request.id, row.index, row.seed, pixels, row.steps))
+        self._admission.release(request.id, row.index)
+        self._rows.remove(row)
+        job.pictures_left -= 1
+        if job.pictures_left == 0:
+            self._forget(request.id)
+            self._events.append(RequestDone(request.id))
+
+    def _fail(self, job: Job, failure: Failure) -> None:
+        if job.request.id in self._jobs:
+            self._forget(job.request.id)
+            self._events.append(RequestFailed(job.request.id, failure.code, failure.message))
+
+    def _forget(self, request_id: str) -> None:
+        del self._jobs[request_id]
+        self._admission.drop(request_id)
+        self._rows = [row for row in self._rows if row.request.id != request_id]
+
+    def _job(self, row: Row) -> Job:
+        return self._jobs[row.request.id]
+
+    def _is_alive(self, row: Row) -> bool:
+        return row.request.id in self._jobs
+
+
+def prompts_of(request: RenderRequest) -> list[tuple[str, str, str]]:
+    """What CLIP and T5 read: the parameter that T5's text comes from, CLIP's text, T5's text."""
+    prompt, second = request.prompt, request.secondary_prompt
+    prompts = [("secondary_prompt" if second else "prompt", prompt, second or prompt)]
+    if request.uses_true_cfg:
+        negative, second = request.negative_prompt or "", request.secondary_negative_prompt
+        param = "secondary_negative_prompt" if second else "negative_prompt"
+        prompts.append((param, negative, second or negative))
+    return prompts

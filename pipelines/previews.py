@@ -1,0 +1,61 @@
+"""Cheap looks at a picture that is still being made. Nothing here touches the picture itself."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipelines.decode import to_pixels
+from pipelines.denoise import Row
+from pipelines.flux1 import Flux1, unpack
+from pipelines.requests import Pixels
+
+INTERVAL_S = 0.4  # faster than a person follows
+MAX_SHARE = 8  # previews take at most about an eighth of the time
+MAX_VAE_TOKENS = 256  # FLUX.1 at 256 x 256; beyond, a decode costs as much as a good part of a step
+
+
+class Previewer:
+    """Draws with the VAE where pictures are small, else by a matrix from latents to RGB."""
+
+    def __init__(self, model: Flux1) -> None:
+        self._model = model
+        self._matrix: Tensor | None = None  # [channels + 1, 3]
+
+    def draw(self, row: Row) -> Pixels:
+        """The finished picture as foreseen now; of latent size where the matrix draws it."""
+        latents = row.clean_latents()[None]
+        if row.grid.tokens <= MAX_VAE_TOKENS:
+            return to_pixels(self._model.decode(latents, row.grid))[0]
+        if self._matrix is None:
+            self._matrix = fit_matrix(self._model)
+        return to_pixels(_project(unpack(latents, row.grid), self._matrix))[0]
+
+
+def fit_matrix(model: Flux1) -> Tensor:
+    """Least squares from the latents of drawn colour patches to the patches' colours.
+
+    Fitted on the VAE at hand, so no table of numbers belongs to one checkpoint.
+    """
+    scale = model.spec.size_multiple // 2  # pixels a latent
+    picture = _patches(side=16, patch_px=2 * scale)
+    encoding = model.encode_picture(to_pixels(picture[None])[0])
+    latents = model.standardise(encoding.mean)
+    colours = F.avg_pool2d(picture.to(model.device), scale)
+    inputs = _with_one(latents[None])[0].flatten(1).T
+    return torch.linalg.lstsq(inputs.cpu(), colours.flatten(1).T.cpu()).solution.to(model.device)
+
+
+def _patches(side: int, patch_px: int) -> Tensor:
+    """`[3, height, width]`: `side` x `side` random colours, blurred a little into one another."""
+    generator = torch.Generator("cpu").manual_seed(0)
+    colours = torch.rand((1, 3, side, side), generator=generator) * 2 - 1
+    size = (side * patch_px, side * patch_px)
+    return F.interpolate(colours, size=size, mode="bilinear", align_corners=False)[0]
+
+
+def _project(latents: Tensor, matrix: Tensor) -> Tensor:
+    return torch.einsum("nchw,cd->ndhw", _with_one(latents), matrix)
+
+
+def _with_one(latents: Tensor) -> Tensor:
+    return torch.cat([latents, torch.ones_like(latents[:, :1])], dim=1)

@@ -1,0 +1,1 @@
+"""The HTTP API. Speaks to `studio.jobs` alone."""

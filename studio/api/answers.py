@@ -1,0 +1,125 @@
+"""The response object of `/v1/responses`, as the OpenAI SDK reads it."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+from fastapi import Request
+
+from studio.api.schemas import ImageOptions, ResponsesBody
+from studio.job import JobView, Picture
+from studio.jobs import Jobs
+from studio.pictures import LoadedPicture
+from studio.request import Notice
+
+OPTION_NAMES = frozenset(ImageOptions.model_fields)
+STATUS = {"done": "completed", "loading": "queued", "running": "in_progress"}
+
+
+def field_of(param: str | None) -> str | None:
+    """Where a value of the draft stands in the body."""
+    if param == "prompt":
+        return "input"
+    return f"provider_options.image.{param}" if param in OPTION_NAMES else param
+
+
+def source_notices(source: LoadedPicture | None) -> tuple[Notice, ...]:
+    notices = source.notices if source else ()
+    return tuple(Notice("source_changed", "input", text) for text in notices)
+
+
+async def answer_with(
+    request: Request,
+    jobs: Jobs,
+    job: JobView,
+    body: ResponsesBody | None = None,
+    notices: tuple[Notice, ...] = (),
+) -> dict[str, Any]:
+    by_url = body is not None and body.provider_options.image.response_format == "url"
+    parts = []
+    for picture in job.pictures if job.status == "done" else ():
+        part = _part(picture)
+        if by_url:
+            part["image_url"] = str(request.base_url).rstrip("/") + picture.content_path
+        else:
+            path = jobs.library.content_path(picture.id, job.owner)
+            part["image_data"] = await to_thread.run_sync(_base64, path)
+        parts.append(part)
+    return _response(job, parts, notices, body.metadata if body else None)
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode("ascii")
+
+
+def _part(picture: Picture) -> dict[str, Any]:
+    return {
+        "type": "output_image",
+        "id": picture.id,
+        "format": picture.format,
+        "seed": picture.seed,
+        "width": picture.width,
+        "height": picture.height,
+        "steps": picture.steps_run,
+    }
+
+
+def _response(
+    job: JobView,
+    parts: list[dict[str, Any]],
+    notices: tuple[Notice, ...],
+    metadata: dict[str, str] | None,
+) -> dict[str, Any]:
+    """The response object, as the OpenAI SDK reads it."""
+    message = {
+        "type": "message",
+        "id": f"msg_{job.id}",
+        "role": "assistant",
+        "status": "completed",
+        "content": parts,
+    }
+    error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
+    return {
+        "id": f"resp_{job.id}",
+        "object": "response",
+        "created_at": int(job.created_at),
+        "completed_at": int(job.finished_at) if job.finished_at and parts else None,
+        "status": STATUS.get(job.status, job.status),
+        "model": job.request.model,
+        "output": [message] if parts else [],
+        "warnings": [_warning(notice) for notice in (*job.warnings, *notices)],
+        "usage": _usage(job) if parts else None,
+        "error": error,
+        "incomplete_details": None,
+        "background": job.origin == "background",
+        "metadata": metadata or {},
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+        "seed": job.request.seed,
+        "progress": {"step": job.step, "steps": job.steps, "seconds_left": job.seconds_left},
+    }
+
+
+def _warning(notice: Notice) -> dict[str, Any]:
+    return {"code": notice.code, "param": field_of(notice.param), "message": notice.message}
+
+
+def _usage(job: JobView) -> dict[str, Any]:
+    request = job.request
+    details = {
+        "width": request.width,
+        "height": request.height,
+        "megapixels": round(request.width * request.height / 1e6, 6),
+        "steps": job.pictures[0].steps_run,
+        "image_count": len(job.pictures),
+    }
+    return {
+        "input_tokens": 0,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 0,
+        "image_generation_details": details,
+    }

@@ -1,0 +1,76 @@
+"""Every failure as one envelope: `{"error": {"message", "type", "param", "code"}}`."""
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from studio.errors import BadRequest, StudioError, error_body
+
+log = logging.getLogger(__name__)
+
+
+def add_failure_handlers(app: FastAPI) -> None:
+    """Answer the studio's errors, failed validation, unknown routes and our own mistakes."""
+    app.add_exception_handler(StudioError, _studio_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _mistake)
+
+
+def answer(error: StudioError) -> JSONResponse:
+    """The HTTP answer of a studio error."""
+    return JSONResponse(error_body(error), status_code=error.status, headers=error.headers)
+
+
+async def _studio_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StudioError)
+    return answer(error)
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return answer(validation_failure(error))
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    failure = StudioError(str(error.detail), code="http_error", headers=error.headers)
+    if error.status_code == 404:
+        failure = StudioError(f"There is no {request.url.path}; see /docs.", code="not_found")
+    body = error_body(failure)
+    if error.status_code < 500:
+        body["error"]["type"] = "not_found_error" if error.status_code == 404 else BadRequest.type
+    return JSONResponse(body, status_code=error.status_code, headers=failure.headers)
+
+
+async def _mistake(_request: Request, error: Exception) -> JSONResponse:
+    # The server's log has the trace already; a client must not see it.
+    message = "The studio made a mistake; its log says more. The next request is served."
+    return answer(StudioError(f"{message} ({type(error).__name__})"))
+
+
+def validation_failure(error: RequestValidationError) -> BadRequest:
+    """The first fault that pydantic found, as a sentence that names the field."""
+    fault = error.errors()[0]
+    path = [str(part) for part in fault["loc"] if part != "body"]
+    if fault["type"] == "json_invalid":
+        return BadRequest(
+            f"The body is not valid JSON: {fault.get('ctx', {}).get('error', 'cannot be read')}.",
+            code="invalid_json",
+        )
+    field = ".".join(part for part in path if not _is_variant(part)) or None
+    if fault["type"] == "extra_forbidden":
+        return BadRequest(
+            f"{field} is not known here. Remove it, or look at /docs for the fields.",
+            param=field,
+            code="unknown_field",
+        )
+    return BadRequest(f"{field or 'The body'}: {fault['msg']}.", param=field)
+
+
+def _is_variant(part: str) -> bool:
+    """Pydantic names the branch of a union in the path; a person does not."""
+    return part in ("str", "input_text", "input_image") or part.startswith(("list[", "constrained"))

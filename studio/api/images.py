@@ -1,0 +1,44 @@
+"""Finished pictures as files, each to its owner alone."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse
+
+from studio.errors import NotFound
+from studio.jobs import Jobs
+from studio.pictures import media_type
+
+# A picture's bytes never change under its id; only its owner may keep them.
+CACHE_HEADERS = {
+    "Cache-Control": "private, max-age=31536000, immutable",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def images_router(jobs: Jobs) -> APIRouter:
+    """Routes under `/v1/images/{id}`."""
+    router = APIRouter(prefix="/v1/images", tags=["images"])
+
+    @router.get("/{picture_id}/content", response_class=FileResponse)
+    def content(picture_id: str, request: Request, download: bool = False) -> FileResponse:
+        """The picture in its output format; `download` makes a browser save it."""
+        picture = jobs.picture(picture_id, request.state.owner)
+        path = jobs.library.content_path(picture_id, request.state.owner)
+        if not path.is_file():
+            raise NotFound("The file of this picture is gone.", code="picture_not_found")
+        return FileResponse(
+            path,
+            media_type=media_type(picture.format),
+            filename=f"studio-{picture.seed}-{picture.id[:8]}{path.suffix}",
+            content_disposition_type="attachment" if download else "inline",
+            headers=CACHE_HEADERS,
+        )
+
+    @router.get("/{picture_id}/thumbnail", response_class=FileResponse)
+    def thumbnail(picture_id: str, request: Request) -> FileResponse:
+        """A WebP of at most 256 px a side."""
+        path = jobs.library.thumbnail_path(picture_id, request.state.owner)
+        if not path.is_file():
+            raise NotFound("The thumbnail of this picture is gone.", code="picture_not_found")
+        return FileResponse(path, media_type="image/webp", headers=CACHE_HEADERS)
+
+    return router

@@ -1,0 +1,56 @@
+"""`/v1/models`: what this studio serves, with the limits that a client needs."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from studio.errors import NotFound
+from studio.jobs import Jobs
+
+
+def models_router(jobs: Jobs) -> APIRouter:
+    """One model a studio."""
+    spec = jobs.spec
+    router = APIRouter(prefix="/v1", tags=["models"])
+    entry = _entry(jobs)
+
+    @router.get("/models")
+    async def list_models() -> dict[str, Any]:
+        """The models that `model` may name."""
+        return {"object": "list", "data": [entry]}
+
+    @router.get("/models/{name:path}")
+    async def get_model(name: str) -> dict[str, Any]:
+        """One model's limits and defaults."""
+        if name != spec.name:
+            raise NotFound(
+                f"There is no model {name[:100]!r} here; this studio serves {spec.name!r}.",
+                param="model",
+                code="model_not_found",
+            )
+        return entry
+
+    return router
+
+
+def _entry(jobs: Jobs) -> dict[str, Any]:
+    spec = jobs.spec
+    return {
+        "id": spec.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": spec.name.partition("/")[0],
+        "licence": spec.licence,
+        "image": {
+            "native_width": spec.native_width,
+            "native_height": spec.native_height,
+            "size_multiple": spec.size_multiple,
+            "min_side": spec.min_side_px,
+            "max_pixels": spec.max_pixels,
+            "default_steps": spec.default_steps,
+            "max_steps": spec.max_steps,
+            "default_guidance_scale": spec.default_guidance_scale,
+            "has_guidance_embedding": spec.has_guidance_embedding,
+            "max_prompt_tokens": spec.max_sequence_length,
+        },
+    }

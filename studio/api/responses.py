@@ -1,0 +1,170 @@
+"""`/v1/responses` for pictures: the OpenResponses shape, so that the OpenAI SDK works."""
+
+from typing import Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from starlette.status import HTTP_200_OK
+
+from studio.api.answers import answer_with, field_of, source_notices
+from studio.api.disconnect import ClientGone, until_disconnect
+from studio.api.schemas import InputImage, InputText, ResponsesBody, ignored_fields
+from studio.errors import BadRequest, Conflict, NotFound, StudioError, Unavailable
+from studio.fetch import decode_data_url, fetch_picture
+from studio.job import JobView
+from studio.jobs import Jobs
+from studio.pictures import LoadedPicture, load_picture
+from studio.request import Draft
+from studio.settings import Settings
+
+CLIENT_CLOSED_REQUEST = 499
+
+
+def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
+    """Routes that make pictures, and that look after those asked for with `background`."""
+    router = APIRouter(prefix="/v1", tags=["responses"])
+
+    @router.post("/responses")
+    async def create_response(body: ResponsesBody, request: Request) -> Any:
+        """Make pictures; answers when they are done, or at once with `background`."""
+        owner: str = request.state.owner
+        _check_model(body.model, jobs.spec.name)
+        if body.stream:
+            raise BadRequest(
+                "stream is not offered yet; leave it out, or send background: true and poll.",
+                param="stream",
+                code="unsupported",
+            )
+        prompt, image = _read_input(body)
+        source = await _load_source(image, settings) if image else None
+        draft = _draft(body, prompt, source)
+        job = await to_thread.run_sync(
+            lambda: _submit(jobs, draft, owner, source, is_background=body.background)
+        )
+        notices = ignored_fields(body) + source_notices(source)
+        if body.background:
+            return await answer_with(request, jobs, job, body, notices)
+        try:
+            job = await until_disconnect(request, _finished(jobs, job.id, owner))
+        except ClientGone:
+            await to_thread.run_sync(jobs.cancel, job.id, owner)
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        _raise_unless_done(job)
+        return await answer_with(request, jobs, job, body, notices)
+
+    @router.get("/responses/{response_id}")
+    async def get_response(response_id: str, request: Request) -> Any:
+        """How far a response is; with its pictures once it is completed."""
+        job = await to_thread.run_sync(jobs.get, _job_id(response_id), request.state.owner)
+        return await answer_with(request, jobs, job)
+
+    @router.post("/responses/{response_id}/cancel", status_code=HTTP_200_OK)
+    async def cancel_response(response_id: str, request: Request) -> Any:
+        """Stop before the next step; a finished response stays as it is."""
+        job = await to_thread.run_sync(jobs.cancel, _job_id(response_id), request.state.owner)
+        return await answer_with(request, jobs, job)
+
+    return router
+
+
+def _check_model(asked: str, served: str) -> None:
+    if asked != served:
+        raise NotFound(
+            f"There is no model {asked[:100]!r} here; this studio serves {served!r}.",
+            param="model",
+            code="model_not_found",
+        )
+
+
+def _read_input(body: ResponsesBody) -> tuple[str, InputImage | None]:
+    if isinstance(body.input, str):
+        return body.input, None
+    if len(body.input) != 1:
+        raise BadRequest(
+            f"input has {len(body.input)} messages; a picture takes exactly one.", param="input"
+        )
+    content = body.input[0].content
+    if isinstance(content, str):
+        return content, None
+    images = [part for part in content if isinstance(part, InputImage)]
+    if len(images) > 1:
+        raise BadRequest(
+            f"input has {len(images)} pictures; {body.model} starts from one.", param="input"
+        )
+    prompt = "\n".join(part.text for part in content if isinstance(part, InputText))
+    return prompt, images[0] if images else None
+
+
+async def _load_source(image: InputImage, settings: Settings) -> LoadedPicture:
+    limit = settings.max_upload_bytes
+    if image.image_url.startswith("data:"):
+        data = decode_data_url(image.image_url, max_bytes=limit)
+    else:
+        data = await fetch_picture(
+            image.image_url, max_bytes=limit, timeout_s=settings.fetch_timeout_s
+        )
+    return await to_thread.run_sync(
+        lambda: load_picture(
+            data, max_bytes=limit, max_pixels=settings.max_source_px, param="input"
+        )
+    )
+
+
+def _draft(body: ResponsesBody, prompt: str, source: LoadedPicture | None) -> Draft:
+    options = body.provider_options.image
+    height, width = source.pixels.shape[:2] if source else (0, 0)
+    return Draft(
+        prompt=prompt,
+        negative_prompt=options.negative_prompt,
+        secondary_prompt=options.secondary_prompt,
+        secondary_negative_prompt=options.secondary_negative_prompt,
+        width=options.width,
+        height=options.height,
+        steps=options.steps,
+        guidance_scale=options.guidance_scale,
+        true_cfg_scale=options.true_cfg_scale,
+        strength=options.strength,
+        seed=body.seed,
+        count=options.num_images,
+        output_format=options.output_format,
+        quality=options.output_quality,
+        source_size=(width, height) if source else None,
+    )
+
+
+def _submit(
+    jobs: Jobs, draft: Draft, owner: str, source: LoadedPicture | None, *, is_background: bool
+) -> JobView:
+    try:
+        return jobs.submit(
+            draft,
+            owner=owner,
+            origin="background" if is_background else "api",
+            source=source.pixels if source else None,
+        )
+    except StudioError as error:
+        error.param = field_of(error.param)
+        raise
+
+
+async def _finished(jobs: Jobs, job_id: str, owner: str) -> JobView:
+    async for job in jobs.watch(job_id, owner):
+        if job.is_final:
+            return job
+    raise AssertionError("a watch ends with a final job")
+
+
+def _raise_unless_done(job: JobView) -> None:
+    if job.status == "cancelled":
+        raise Conflict("The job was cancelled before its pictures were done.", code="cancelled")
+    if job.status == "failed":
+        cause = job.error_message or "The picture could not be made."
+        if job.error_code == "bad_request":
+            raise BadRequest(cause)
+        if job.error_code in ("engine_failed", "worker_lost", "out_of_memory"):
+            raise Unavailable(cause, code=job.error_code)
+        raise StudioError(cause, code=job.error_code)
+
+
+def _job_id(response_id: str) -> str:
+    return response_id.removeprefix("resp_")

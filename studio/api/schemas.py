@@ -1,0 +1,132 @@
+"""What `POST /v1/responses` takes. Unknown fields are refused, never dropped."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from studio.request import MAX_PROMPT_CHARS, Notice, OutputFormat
+
+# The pictures' own limit is in bytes; this stops a longer string before anything is decoded.
+MAX_IMAGE_URL_CHARS = 100 * 1024 * 1024
+
+
+class Strict(BaseModel):
+    """Refuses unknown keys, wrong types, NaN and infinity."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class InputText(Strict):
+    """A piece of the prompt."""
+
+    type: Literal["input_text"]
+    text: str
+
+
+class InputImage(Strict):
+    """The picture to start from: an https or a data URL."""
+
+    type: Literal["input_image"]
+    image_url: Annotated[str, Field(max_length=MAX_IMAGE_URL_CHARS)]
+    detail: Literal["low", "high", "auto"] | None = None
+
+
+class InputMessage(Strict):
+    """One message of the user."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user"] = "user"
+    content: str | list[Annotated[InputText | InputImage, Field(discriminator="type")]]
+
+
+class ImageOptions(Strict):
+    """`provider_options.image`; what is left out takes the model's default."""
+
+    height: int | None = Field(None, description="px; at least 128, a multiple of 8")
+    width: int | None = Field(None, description="px; at least 128, a multiple of 8")
+    steps: int | None = Field(None, description="denoising steps, at least 1")
+    guidance_scale: float | None = Field(None, description="guidance embedding, 0 to 30")
+    true_cfg_scale: float | None = Field(
+        None, description="classifier-free guidance, above 0; acts above 1 with a negative_prompt"
+    )
+    negative_prompt: str | None = None
+    secondary_prompt: str | None = Field(None, description="what the second text encoder reads")
+    secondary_negative_prompt: str | None = None
+    num_images: int = Field(1, description="pictures; picture i has seed + i")
+    strength: float | None = Field(
+        None, description="image-to-image: above 0 (keep the picture) to 1 (only the prompt)"
+    )
+    output_format: OutputFormat = "jpeg"
+    output_quality: int | None = Field(None, description="JPEG and WebP, 1 to 100")
+    response_format: Literal["b64_json", "url"] = "b64_json"
+    cfg_normalization: bool | None = Field(None, description="acts on no FLUX model")
+    cfg_truncation: float | None = Field(None, gt=0, description="acts on no FLUX model")
+    flow_shift: float | None = Field(None, gt=0, description="acts on no FLUX model")
+
+
+class RoutingOptions(Strict):
+    """`provider_options.max`: a hint for routers in front of the studio."""
+
+    target_endpoint: str | None = None
+
+
+class ProviderOptions(Strict):
+    """Options beside those of the OpenResponses contract."""
+
+    image: ImageOptions = ImageOptions()
+    max: RoutingOptions | None = None
+
+
+class ResponsesBody(Strict):
+    """The body of `POST /v1/responses`."""
+
+    model: str
+    input: Annotated[str, Field(max_length=10 * MAX_PROMPT_CHARS)] | list[InputMessage]
+    seed: int | None = Field(None, description="0 to 4294967295; drawn when left out")
+    provider_options: ProviderOptions = ProviderOptions()
+    background: bool = Field(False, description="answer at once; poll GET /v1/responses/{id}")
+    stream: bool = False
+    metadata: dict[str, str] | None = None
+    # Fields of text requests, which programs send along: named in `warnings`, without effect.
+    instructions: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    parallel_tool_calls: bool | None = None
+    store: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    user: str | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any | None = None
+
+
+IGNORED_FIELDS = (
+    "instructions",
+    "temperature",
+    "top_p",
+    "max_output_tokens",
+    "parallel_tool_calls",
+    "store",
+    "truncation",
+    "user",
+    "tools",
+    "tool_choice",
+)
+IGNORED_OPTIONS = ("cfg_normalization", "cfg_truncation", "flow_shift")
+
+
+def ignored_fields(body: ResponsesBody) -> tuple[Notice, ...]:
+    """A notice for each field that was sent and acts on no picture."""
+    options = body.provider_options
+    fields = [name for name in IGNORED_FIELDS if getattr(body, name) is not None]
+    fields += [
+        f"provider_options.image.{name}"
+        for name in IGNORED_OPTIONS
+        if getattr(options.image, name) is not None
+    ]
+    if options.max is not None:
+        fields.append("provider_options.max")
+    return tuple(
+        Notice("option_without_effect", name, f"{name} has no effect on pictures of this model.")
+        for name in fields
+    )

@@ -1,0 +1,1 @@
+"""Where pictures are made: the `Engine` protocol and its one implementation, a child process."""

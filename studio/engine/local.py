@@ -1,0 +1,172 @@
+"""The engine as a child process on this machine, started again when it ends.
+
+The server process never imports torch: a crash, an exhausted memory or a kill takes the child
+alone. Both ends share one socket. The child ends by itself when the socket closes, which the
+kernel does even for a server that was killed.
+"""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pipelines.requests import RenderRequest
+from studio.engine.messages import Cancel, Message, WorkerConfig
+from studio.engine.protocol import EngineEvent, EngineStatus, WorkerLost
+
+log = logging.getLogger(__name__)
+
+MAX_FAILED_STARTS = 3  # deaths in a row before the model was ready
+RESTART_DELAY_S = 0.5
+CLOSE_TIMEOUT_S = 5.0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class LocalEngine:
+    """Supervises one worker process. `on_event` is called on the supervisor's thread."""
+
+    def __init__(
+        self, config: WorkerConfig, *, command: tuple[str, ...] = ("-m", "studio.engine.worker")
+    ) -> None:
+        self._config = config
+        self._command = command
+        self._status = EngineStatus("starting", "starting the worker")
+        self._on_event: Callable[[EngineEvent], None] = lambda event: None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._sending = threading.Lock()
+        self._closing = threading.Event()
+        self._failed_starts = 0
+        self._thread = threading.Thread(target=self._supervise, name="engine", daemon=True)
+
+    @property
+    def status(self) -> EngineStatus:
+        """The latest status; never blocks."""
+        return self._status
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process, for tests and for people who look at their machine."""
+        return self._process.pid if self._process else None
+
+    def start(self, on_event: Callable[[EngineEvent], None]) -> None:
+        """Start the worker; returns at once."""
+        self._on_event = on_event
+        self._spawn()
+        self._thread.start()
+
+    def submit(self, request: RenderRequest) -> None:
+        """Hand in one request. When the worker just ended, `WorkerLost` follows instead."""
+        self._send(request)
+
+    def cancel(self, request_id: str) -> None:
+        """Stop a request before its next step."""
+        self._send(Cancel(request_id))
+
+    def close(self) -> None:
+        """End the worker and wait for it."""
+        self._closing.set()
+        self._set_status(EngineStatus("closed"), tell=False)
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(CLOSE_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _send(self, message: Message) -> None:
+        with self._sending:
+            try:
+                if self._connection is not None:
+                    self._connection.send(message)
+            except OSError:
+                log.warning("the worker is gone; its jobs go back to the queue")
+
+    def _supervise(self) -> None:
+        while not self._closing.is_set():
+            self._listen()
+            cause = self._cause_of_end()
+            if self._closing.is_set() or self._status.state == "failed":
+                return
+            self._failed_starts += self._status.state != "ready"
+            if self._failed_starts >= MAX_FAILED_STARTS:
+                self._set_status(replace(self._status, state="failed", detail=cause, fraction=None))
+                return
+            log.error("%s It is started again.", cause)
+            restarts = self._status.restarts + 1
+            self._set_status(EngineStatus("restarting", cause, restarts=restarts))
+            self._on_event(WorkerLost(cause))
+            if self._closing.wait(RESTART_DELAY_S):
+                return
+            self._spawn()
+
+    def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        environment = os.environ | {
+            # Spinning OpenMP barriers stall every other process on a small machine.
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        }
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, *self._command, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
+        with self._sending:
+            self._connection = Connection(ours.detach())
+        self._send(self._config)
+
+    def _listen(self) -> None:
+        connection = self._connection
+        assert connection is not None
+        try:
+            while True:
+                event = connection.recv()
+                if isinstance(event, EngineStatus):
+                    self._set_status(replace(event, restarts=self._status.restarts))
+                else:
+                    self._on_event(event)
+        except (EOFError, OSError):
+            with self._sending:
+                self._connection = None
+            connection.close()
+
+    def _set_status(self, status: EngineStatus, *, tell: bool = True) -> None:
+        if self._status.state == "closed":
+            return
+        if status.state == "ready":
+            self._failed_starts = 0
+        self._status = status
+        if tell:
+            self._on_event(status)
+
+    def _cause_of_end(self) -> str:
+        assert self._process is not None
+        code = self._wait_for_end(self._process)
+        if code >= 0:
+            return f"The worker ended with exit code {code}."
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+        hint = " The machine may have run out of memory." if -code == signal.SIGKILL else ""
+        return f"The worker was ended by {name}.{hint}"
+
+    def _wait_for_end(self, process: "subprocess.Popen[bytes]") -> int:
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                return process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                continue
+        process.kill()  # it closed its socket and lives on: it can do nothing useful any more
+        return process.wait()

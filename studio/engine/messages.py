@@ -1,0 +1,27 @@
+"""What the server tells the worker, over a socket that only the two of them hold."""
+
+from dataclasses import dataclass
+
+from pipelines.requests import RenderRequest
+from pipelines.specs import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """The first message: what to load, and where."""
+
+    spec: ModelSpec
+    device: str = "auto"  # auto, cpu, cuda, cuda:1 …
+    dtype: str = "auto"  # auto, float32, bfloat16, float16
+    hf_token: str | None = None
+    max_tokens: int | None = None  # of all pictures that step together; None: the engine's choice
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop this request before its next step."""
+
+    request_id: str
+
+
+Message = WorkerConfig | RenderRequest | Cancel

@@ -1,0 +1,93 @@
+"""The worker process: loads the model, then ticks the engine as long as there is work.
+
+Started as `python -m studio.engine.worker FD`. Commands are read on a thread of their own, so that
+a cancel is seen before the next step; when the socket closes, the server is gone, and the worker
+follows.
+"""
+
+import os
+import sys
+import threading
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from pipelines.errors import PipelineError
+from pipelines.requests import RenderRequest
+from studio.engine.messages import Cancel, Message, WorkerConfig
+from studio.engine.protocol import EngineEvent, EngineStatus
+
+if TYPE_CHECKING:
+    from pipelines.engine import PictureEngine
+
+
+def main() -> None:
+    """Serve one connection until it closes."""
+    connection = Connection(int(sys.argv[1]))
+    config = connection.recv()
+    inbox: SimpleQueue[Message] = SimpleQueue()
+    threading.Thread(target=_read, args=(connection, inbox), daemon=True).start()
+    try:
+        _serve(config, connection, inbox)
+    except (BrokenPipeError, ConnectionResetError):
+        _leave()
+
+
+def _read(connection: Connection, inbox: "SimpleQueue[Message]") -> None:
+    try:
+        while True:
+            inbox.put(connection.recv())
+    except (EOFError, OSError):
+        _leave()
+
+
+def _leave() -> None:
+    # No clean-up is wanted: nothing here outlives the process, and a step may be running.
+    os._exit(0)
+
+
+def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Message]") -> None:
+    def tell(event: EngineEvent) -> None:
+        connection.send(event)
+
+    tell(EngineStatus("loading", "importing PyTorch", 0.0))
+    try:
+        from pipelines.engine import PictureEngine
+        from pipelines.loading import load
+
+        def on_progress(detail: str, fraction: float) -> None:
+            tell(EngineStatus("loading", detail, fraction))
+
+        model = load(
+            config.spec,
+            device=config.device,
+            dtype=config.dtype,
+            token=config.hf_token,
+            on_progress=on_progress,
+        )
+        limits = {} if config.max_tokens is None else {"max_tokens": config.max_tokens}
+        engine = PictureEngine(model, **limits)
+    except Exception as error:  # whatever it is, the page and /health/ready must name it
+        known = isinstance(error, PipelineError)
+        tell(EngineStatus("failed", str(error) if known else f"{type(error).__name__}: {error}"))
+        return
+    tell(EngineStatus("ready"))
+    while True:
+        if engine.is_idle:
+            _obey(engine, inbox.get())
+        while not inbox.empty():
+            _obey(engine, inbox.get())
+        for event in engine.tick():
+            tell(event)
+
+
+def _obey(engine: "PictureEngine", message: Message) -> None:
+    match message:
+        case RenderRequest():
+            engine.submit(message)
+        case Cancel(request_id):
+            engine.cancel(request_id)
+
+
+if __name__ == "__main__":
+    main()

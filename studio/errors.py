@@ -1,0 +1,115 @@
+"""Every failure that a person or a program can meet, as one tree.
+
+StudioError
+├── BadRequest          400  the request names something impossible
+├── Unauthorized        401  no key, or a wrong one
+├── Forbidden           403  a foreign host or origin
+├── NotFound            404  no such job, picture or model
+├── Conflict            409  the job ended in another way than was waited for
+├── TooLarge            413  more bytes than the studio takes
+├── TooManyRequests     429  come back later (`Retry-After`)
+│   └── QueueFull
+└── Unavailable         503  the model is loading, or could not be loaded
+
+A message names the cause and the way out; `code` is stable, `param` is the field at fault.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class StudioError(Exception):
+    """A failure with an HTTP status, a stable code and a sentence that names the way out."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    default_code: ClassVar[str] = "internal_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code or self.default_code
+        self.headers = dict(headers or {})
+
+
+class BadRequest(StudioError):
+    status = 400
+    type = "invalid_request_error"
+    default_code = "invalid_value"
+
+
+class Unauthorized(StudioError):
+    status = 401
+    type = "authentication_error"
+    default_code = "invalid_api_key"
+
+
+class Forbidden(StudioError):
+    status = 403
+    type = "permission_error"
+    default_code = "forbidden"
+
+
+class NotFound(StudioError):
+    status = 404
+    type = "not_found_error"
+    default_code = "not_found"
+
+
+class Conflict(StudioError):
+    status = 409
+    type = "conflict_error"
+    default_code = "conflict"
+
+
+class TooLarge(StudioError):
+    status = 413
+    type = "invalid_request_error"
+    default_code = "too_large"
+
+
+class TooManyRequests(StudioError):
+    status = 429
+    type = "rate_limit_error"
+    default_code = "rate_limited"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: int = 5,
+    ) -> None:
+        headers = {"Retry-After": str(max(1, retry_after_s))}
+        super().__init__(message, param=param, code=code, headers=headers)
+
+
+class QueueFull(TooManyRequests):
+    default_code = "queue_full"
+
+
+class Unavailable(StudioError):
+    status = 503
+    type = "server_error"
+    default_code = "unavailable"
+
+
+def error_body(error: StudioError) -> dict[str, dict[str, str | None]]:
+    """The body of a failed answer: `{"error": {"message", "type", "param", "code"}}`."""
+    return {
+        "error": {
+            "message": error.message,
+            "type": error.type,
+            "param": error.param,
+            "code": error.code,
+        }
+    }

@@ -1,0 +1,140 @@
+"""What an owner can do: submit, watch, cancel, look back. Page and API both speak to this alone."""
+
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.specs import ModelSpec
+from studio.dispatch import Dispatcher
+from studio.encoding import encode_source
+from studio.engine.protocol import Engine, EngineStatus
+from studio.errors import Unavailable
+from studio.job import JobView, Origin, Picture
+from studio.library import HistoryPage, JobRecord, Library
+from studio.live import LiveJob, kept_view
+from studio.pictures import fit_picture
+from studio.request import Draft, Notice, PictureRequest, settle
+from studio.watch import Bell, Bells
+
+Pixels = NDArray[np.uint8]
+
+
+class Jobs:
+    """All jobs of one studio. Methods may be called from any thread; `watch` from any loop."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        library: Library,
+        engine: Engine,
+        *,
+        queue_capacity: int = 64,
+        max_images: int = 4,
+    ) -> None:
+        self.spec = spec
+        self.max_images = max_images
+        self.library = library  # where the API finds the files that it serves
+        self._engine = engine
+        self._bells = Bells()
+        self._lock = threading.RLock()
+        self._dispatcher = Dispatcher(library, engine, self._bells, self._lock, queue_capacity)
+
+    def start(self) -> None:
+        """Take up what an earlier run left, and start the engine. Returns at once."""
+        self.library.sweep(time.time())
+        self._dispatcher.recover()
+        self._dispatcher.start()
+
+    def close(self) -> None:
+        """End the engine; unfinished jobs of page and `background` wait for the next start."""
+        self._dispatcher.close()
+        self.library.close()
+
+    @property
+    def engine_status(self) -> EngineStatus:
+        """What the engine is doing; never blocks."""
+        return self._engine.status
+
+    def plan(self, draft: Draft) -> tuple[PictureRequest, tuple[Notice, ...]]:
+        """What `submit` would run. Raises `BadRequest`."""
+        return settle(draft, self.spec, max_images=self.max_images)
+
+    def submit(
+        self, draft: Draft, *, owner: str, origin: Origin, source: Pixels | None = None
+    ) -> JobView:
+        """Queue a request; `source` is any size, `[h, w, 3]`.
+
+        Raises `BadRequest`, `QueueFull`, and `Unavailable` when no engine could be started.
+        """
+        request, notices = self.plan(draft)
+        status = self.engine_status
+        if status.state == "failed":
+            message = f"The model could not be loaded: {status.detail}"
+            raise Unavailable(message, code="engine_failed")
+        record = JobRecord(uuid.uuid4().hex, owner, origin, request, time.time(), warnings=notices)
+        with self._lock:
+            self._dispatcher.check_room()
+            self._keep(record, source)
+            self._dispatcher.enqueue(LiveJob(record, warnings=list(notices)))
+            return self._dispatcher.view(record.id)
+
+    def _keep(self, record: JobRecord, source: Pixels | None) -> None:
+        if source is not None:
+            fitted = fit_picture(source, record.request.width, record.request.height)
+            self.library.save_source(record.id, encode_source(fitted))
+        self.library.add_job(record)
+
+    def cancel(self, job_id: str, owner: str) -> JobView:
+        """End a job now: nothing more of it is saved. A finished job stays as it is."""
+        with self._lock:
+            live = self._dispatcher.live.get(job_id)
+            if live is not None and live.record.owner == owner:
+                self._dispatcher.finish(live, "cancelled")
+        return self.get(job_id, owner)
+
+    def get(self, job_id: str, owner: str) -> JobView:
+        """One job of this owner. Raises `NotFound`."""
+        with self._lock:
+            live = self._dispatcher.live.get(job_id)
+            if live is not None and live.record.owner == owner:
+                return self._dispatcher.view(job_id)
+        return kept_view(self.library.job(job_id, owner), self.library.pictures_of(job_id))
+
+    def active(self, owner: str) -> list[JobView]:
+        """This owner's unfinished jobs, oldest first."""
+        with self._lock:
+            jobs = self._dispatcher.live.items()
+            mine = [job_id for job_id, live in jobs if live.record.owner == owner]
+            return [self._dispatcher.view(job_id) for job_id in mine]
+
+    async def watch(self, job_id: str, owner: str) -> AsyncIterator[JobView]:
+        """The job now, then after each change, until it is over. Raises `NotFound`."""
+        bell = Bell()
+        with self._lock:
+            self._bells.hang(job_id, bell)
+        try:
+            while True:
+                view = self.get(job_id, owner)
+                yield view
+                if view.is_final:
+                    return
+                await bell.heard()
+        finally:
+            with self._lock:
+                self._bells.take_down(job_id, bell)
+
+    def history(self, owner: str, *, before: str | None = None, limit: int = 24) -> HistoryPage:
+        """This owner's pictures, newest first."""
+        return self.library.history(owner, before, limit)
+
+    def picture(self, picture_id: str, owner: str) -> Picture:
+        """One picture of this owner. Raises `NotFound`."""
+        return self.library.picture(picture_id, owner)
+
+    def delete_picture(self, picture_id: str, owner: str) -> None:
+        """Remove a picture and its files. Raises `NotFound`."""
+        self.library.delete_picture(picture_id, owner)

@@ -1,0 +1,261 @@
+"""One picture request: what a person or a program asks for, checked against the loaded model.
+
+A `Draft` is what came in, with gaps. `settle` fills them, refuses the impossible and returns the
+frozen `PictureRequest` that everything later works on, with the notices that the answer must carry.
+"""
+
+import math
+import secrets
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self, get_args
+
+from pipelines.schedule import run_steps
+from pipelines.specs import ModelSpec, snap_size
+from studio.errors import BadRequest
+
+OutputFormat = Literal["jpeg", "png", "webp"]
+OUTPUT_FORMATS: tuple[str, ...] = get_args(OutputFormat)
+
+SEED_LIMIT = 2**32
+MIN_SIDE_PX = 128
+MAX_PROMPT_CHARS = 20_000
+MAX_GUIDANCE = 30.0
+DEFAULT_QUALITY = 90
+DEFAULT_STRENGTH = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that was changed or has no effect: said, never silent."""
+
+    code: str
+    param: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request as it came in; None means that the sender left it out."""
+
+    prompt: str
+    negative_prompt: str | None = None
+    secondary_prompt: str | None = None
+    secondary_negative_prompt: str | None = None
+    width: int | None = None
+    height: int | None = None
+    steps: int | None = None
+    guidance_scale: float | None = None
+    true_cfg_scale: float | None = None
+    strength: float | None = None
+    seed: int | None = None
+    count: int = 1
+    output_format: str = "jpeg"
+    quality: int | None = None
+    source_size: tuple[int, int] | None = None  # width, height in px of the picture to start from
+
+
+@dataclass(frozen=True, slots=True)
+class PictureRequest:
+    """A request that can run: every value is settled, every limit was checked."""
+
+    model: str
+    prompt: str
+    width: int
+    height: int
+    steps: int
+    steps_to_run: int
+    guidance_scale: float
+    true_cfg_scale: float
+    seed: int
+    count: int
+    output_format: OutputFormat
+    quality: int
+    negative_prompt: str | None = None
+    secondary_prompt: str | None = None
+    secondary_negative_prompt: str | None = None
+    has_source: bool = False
+    strength: float = 1.0
+
+    def seed_of(self, index: int) -> int:
+        """The seed of picture `index`: (seed + index) mod 2^32."""
+        return (self.seed + index) % SEED_LIMIT
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a JSON column or a picture's metadata."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; fields that a later version added or dropped do no harm."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+
+def settle(
+    draft: Draft, spec: ModelSpec, *, max_images: int
+) -> tuple[PictureRequest, tuple[Notice, ...]]:
+    """Check `draft` against the model and fill its gaps.
+
+    Raises `BadRequest` with the field's name in `param` for anything that cannot be made.
+    """
+    notices: list[Notice] = []
+    _check_texts(draft)
+    width, height = _settle_size(draft, spec, notices)
+    steps = _whole("steps", draft.steps, spec.default_steps, 1, spec.max_steps)
+    strength = _settle_strength(draft, notices)
+    has_source = draft.source_size is not None
+    request = PictureRequest(
+        model=spec.name,
+        prompt=draft.prompt,
+        negative_prompt=draft.negative_prompt or None,
+        secondary_prompt=draft.secondary_prompt or None,
+        secondary_negative_prompt=draft.secondary_negative_prompt or None,
+        width=width,
+        height=height,
+        steps=steps,
+        steps_to_run=run_steps(steps, strength) if has_source else steps,
+        guidance_scale=_settle_guidance(draft, spec, notices),
+        true_cfg_scale=_settle_true_cfg(draft, notices),
+        seed=_settle_seed(draft.seed),
+        count=_whole("num_images", draft.count, 1, 1, max_images),
+        output_format=_settle_format(draft.output_format),
+        quality=_whole("output_quality", draft.quality, DEFAULT_QUALITY, 1, 100),
+        has_source=has_source,
+        strength=strength if has_source else 1.0,
+    )
+    return request, tuple(notices)
+
+
+def _check_texts(draft: Draft) -> None:
+    if not draft.prompt.strip():
+        raise BadRequest(
+            "The prompt is empty: describe the picture in a few words.", param="prompt"
+        )
+    for name in ("prompt", "negative_prompt", "secondary_prompt", "secondary_negative_prompt"):
+        text = getattr(draft, name)
+        if text is not None and len(text) > MAX_PROMPT_CHARS:
+            raise BadRequest(
+                f"{name} has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}.",
+                param=name,
+                code="prompt_too_long",
+            )
+
+
+def _settle_size(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> tuple[int, int]:
+    default_width, default_height = default_size(spec, draft.source_size)
+    if draft.width is None and draft.height is None:
+        return default_width, default_height
+    width = _side("width", draft.width if draft.width is not None else default_width, spec)
+    height = _side("height", draft.height if draft.height is not None else default_height, spec)
+    if width * height > spec.max_pixels:
+        raise BadRequest(
+            f"{width}×{height} is {width * height:,} pixels; {spec.name} makes at most "
+            f"{spec.max_pixels:,}. Choose a smaller width or height.",
+            param="width",
+            code="size_too_large",
+        )
+    snapped = snap_size(spec, width, height)
+    if snapped != (width, height):
+        notices.append(
+            Notice(
+                "size_floored",
+                "width" if snapped[0] != width else "height",
+                f"{width}×{height} was floored to {snapped[0]}×{snapped[1]}: sides are multiples "
+                f"of {spec.size_multiple} px on this model.",
+            )
+        )
+    return snapped
+
+
+def default_size(spec: ModelSpec, source_size: tuple[int, int] | None) -> tuple[int, int]:
+    """The size for a request that names none: native, or the source's shape at native area."""
+    if source_size is None:
+        return spec.native_width, spec.native_height
+    width, height = source_size
+    native_area = spec.native_width * spec.native_height
+    scale = min(1.0, math.sqrt(native_area / (width * height)))
+    sides = [max(spec.min_side_px, round(side * scale)) for side in (width, height)]
+    longest = spec.max_pixels // spec.min_side_px
+    return snap_size(spec, min(sides[0], longest), min(sides[1], longest))
+
+
+def _side(name: str, value: int, spec: ModelSpec) -> int:
+    smallest = max(MIN_SIDE_PX, spec.min_side_px)
+    if value < smallest or value % 8:
+        raise BadRequest(
+            f"{name} is {value}; it must be a multiple of 8 and at least {smallest} px.", param=name
+        )
+    return value
+
+
+def _settle_strength(draft: Draft, notices: list[Notice]) -> float:
+    if draft.strength is None:
+        return DEFAULT_STRENGTH
+    if not 0.0 < draft.strength <= 1.0:
+        raise BadRequest(
+            f"strength is {draft.strength:g}; it must be above 0 (keep the picture) and at most 1 "
+            "(only the prompt).",
+            param="strength",
+        )
+    if draft.source_size is None:
+        notices.append(_no_effect("strength", "it acts only with a source picture"))
+    return draft.strength
+
+
+def _settle_guidance(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> float:
+    guidance = _real("guidance_scale", draft.guidance_scale, spec.default_guidance_scale, 0.0)
+    if draft.guidance_scale is not None and not spec.has_guidance_embedding:
+        notices.append(_no_effect("guidance_scale", f"{spec.name} has no guidance embedding"))
+    return guidance
+
+
+def _settle_true_cfg(draft: Draft, notices: list[Notice]) -> float:
+    scale = _real("true_cfg_scale", draft.true_cfg_scale, 1.0, 0.0, above=True)
+    if scale > 1.0 and not draft.negative_prompt:
+        notices.append(_no_effect("true_cfg_scale", "it acts only with a negative_prompt"))
+    if draft.negative_prompt and scale <= 1.0:
+        notices.append(_no_effect("negative_prompt", "it acts only with true_cfg_scale above 1"))
+    return scale
+
+
+def _settle_seed(seed: int | None) -> int:
+    if seed is None:
+        return secrets.randbelow(SEED_LIMIT)
+    return _whole("seed", seed, 0, 0, SEED_LIMIT - 1)
+
+
+def _settle_format(name: str) -> OutputFormat:
+    for known in get_args(OutputFormat):
+        if name == known:
+            return known  # type: ignore[no-any-return]
+    raise BadRequest(
+        f"output_format {name[:40]!r} is not known; choose one of {', '.join(OUTPUT_FORMATS)}.",
+        param="output_format",
+    )
+
+
+def _whole(name: str, value: int | None, default: int, low: int, high: int) -> int:
+    if value is None:
+        return default
+    if not low <= value <= high:
+        raise BadRequest(f"{name} is {value}; it must be between {low} and {high}.", param=name)
+    return value
+
+
+def _real(
+    name: str, value: float | None, default: float, low: float, *, above: bool = False
+) -> float:
+    if value is None:
+        return default
+    too_low = value <= low if above else value < low
+    if not math.isfinite(value) or too_low or value > MAX_GUIDANCE:
+        rule = "above" if above else "at least"
+        raise BadRequest(
+            f"{name} is {value}; it must be {rule} {low:g} and at most {MAX_GUIDANCE:g}.",
+            param=name,
+        )
+    return float(value)
+
+
+def _no_effect(param: str, reason: str) -> Notice:
+    return Notice("option_without_effect", param, f"{param} had no effect: {reason}.")

@@ -1,0 +1,62 @@
+"""The server process: one application with API and page, access control before everything."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from pipelines.specs import ModelSpec
+from studio import __version__
+from studio.api.access import AccessMiddleware, AccessPolicy
+from studio.api.failures import add_failure_handlers
+from studio.api.health import health_router
+from studio.api.images import images_router
+from studio.api.models import models_router
+from studio.api.responses import responses_router
+from studio.engine.protocol import Engine
+from studio.jobs import Jobs
+from studio.library import Library
+from studio.settings import Settings
+
+
+def make_jobs(settings: Settings, spec: ModelSpec, engine: Engine) -> Jobs:
+    """The jobs of one studio over `engine`, not started."""
+    return Jobs(
+        spec,
+        Library(settings.data_dir, settings.database_url),
+        engine,
+        queue_capacity=settings.queue_size,
+        max_images=settings.max_images,
+    )
+
+
+def make_policy(settings: Settings) -> AccessPolicy:
+    """Who may come in."""
+    return AccessPolicy(
+        api_keys=settings.api_key,
+        open=settings.open,
+        allowed_hosts=(settings.host, *settings.allowed_host),
+        max_body_bytes=settings.max_body_bytes,
+    )
+
+
+def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
+    """The application; `jobs` is started already and is closed when the server stops."""
+    from studio.ui.page import mount_page  # Gradio takes seconds to import; the engine starts first
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        jobs.close()
+
+    app = FastAPI(title="FLUX studio", version=__version__, lifespan=lifespan)
+    add_failure_handlers(app)
+    app.include_router(health_router(jobs))
+    app.include_router(models_router(jobs))
+    app.include_router(responses_router(jobs, settings))
+    app.include_router(images_router(jobs))
+    app = mount_page(
+        app, jobs, max_upload_bytes=settings.max_upload_bytes, root_path=settings.root_path or None
+    )
+    app.add_middleware(AccessMiddleware, policy=policy)
+    return app

@@ -1,0 +1,125 @@
+"""Handlers of the form: what it would make, what it keeps, and the source picture."""
+
+from dataclasses import replace
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from studio.errors import StudioError
+from studio.jobs import Jobs
+from studio.request import PictureRequest
+from studio.ui.controls import DOUBLE_TIME, LOSSLESS, NO_NEGATIVE, WHEN_RANDOM
+from studio.ui.form import FIELDS, FIXED, FormValues, checked, draft_of, from_settings, received
+from studio.ui.history import form_updates
+from studio.ui.layout import Page
+from studio.ui.notes import plan_line, plan_problem, problem, strength_note, told
+from studio.ui.sizes import CUSTOM, MATCH
+from studio.ui.source import UploadLimits, read_upload, source_card, upload_size
+
+Updates = dict[Component, Any]
+
+# Runs in the browser: the form goes into its storage without a way over the server.
+KEEP_JS = f"(...values) => Object.fromEntries({list(FIELDS)}.map((name, i) => [name, values[i]]))"
+
+
+class Editing:
+    """Plan, restore and source, for the components of one page."""
+
+    def __init__(self, jobs: Jobs, page: Page, *, limits: UploadLimits) -> None:
+        self._jobs = jobs
+        self._page = page
+        self._limits = limits
+
+    def restore(self, stored: object) -> Updates:
+        """The form as this browser left it."""
+        kept = stored if isinstance(stored, dict) else {}
+        values = checked(kept, self._jobs.spec, self._jobs.max_images)
+        return form_updates(self._page, values)
+
+    def plan(self, *inputs: Any) -> Updates:
+        """What Generate would make, and which controls act; `inputs` as for submit."""
+        *raw, upload = inputs
+        values = received(raw, self._jobs.spec)
+        line, request = self._plan(values, upload)
+        return {self._page.plan: line} | self._acting(values, request)
+
+    def take_source(self, upload: str | None) -> Updates:
+        """Show an upload as the model will see it, or say why it cannot be used."""
+        page, source = self._page, self._page.source
+        if not upload:
+            return self._without_source()
+        try:
+            picture = read_upload(upload, self._limits)
+        except StudioError as error:
+            return self._without_source() | {page.problem: problem(error)}
+        return {
+            page.problem: "",
+            source.card: source_card(picture),
+            source.filled: gr.update(visible=True),
+            source.empty: gr.update(visible=False),
+            source.use_settings: gr.update(visible=picture.settings is not None),
+            page.shape.shape: MATCH,
+        }
+
+    def drop_source(self, shape: str) -> Updates:
+        """Back to a picture from the prompt alone; there is nothing to match any more."""
+        updates = self._without_source() | {self._page.problem: ""}
+        return updates | ({self._page.shape.shape: "1:1"} if shape == MATCH else {})
+
+    def use_source_settings(self, upload: str | None) -> Updates:
+        """Fill the form with the settings inside the upload, and let the upload go."""
+        page = self._page
+        try:
+            settings = read_upload(upload, self._limits).settings if upload else None
+        except StudioError as error:
+            return self._without_source() | {page.problem: problem(error)}
+        if settings is None:
+            return self._without_source()
+        values = from_settings(settings, self._jobs.spec, self._jobs.max_images)
+        said = told("The settings from that file are in the form now.")
+        return self._without_source() | form_updates(page, values) | {page.problem: said}
+
+    def reuse_seed(self, last: str) -> Updates:
+        """Keep the seed of the latest request for the next ones."""
+        return {self._page.seed.mode: FIXED, self._page.seed.seed: last}
+
+    def _without_source(self) -> Updates:
+        source = self._page.source
+        return {
+            source.upload: None,
+            source.card: "",
+            source.filled: gr.update(visible=False),
+            source.empty: gr.update(visible=True),
+        }
+
+    def _plan(self, values: FormValues, upload: str | None) -> tuple[str, PictureRequest | None]:
+        spec = self._jobs.spec
+        try:
+            size = upload_size(upload, self._limits) if upload else None
+            prompt = values.prompt.strip() or "…"  # the size is planned before there is a prompt
+            draft = draft_of(replace(values, prompt=prompt), spec, size)
+            request, notices = self._jobs.plan(draft)
+        except StudioError as error:
+            return plan_problem(error), None
+        return plan_line(request, notices, size), request
+
+    def _acting(self, values: FormValues, request: PictureRequest | None) -> Updates:
+        page = self._page
+        is_png = values.output_format == "png"
+        avoids = bool(values.negative_prompt.strip())
+        is_fixed = values.seed_mode == FIXED
+        return {
+            page.source.strength_note: strength_note(values.strength, request),
+            page.shape.custom: gr.update(visible=values.shape == CUSTOM),
+            page.shape.area: gr.update(interactive=values.shape != CUSTOM),
+            page.seed.seed: gr.update(
+                interactive=is_fixed, placeholder="a number" if is_fixed else WHEN_RANDOM
+            ),
+            page.output.quality: gr.update(
+                interactive=not is_png, info=LOSSLESS if is_png else None
+            ),
+            page.guidance.true_cfg_scale: gr.update(
+                interactive=avoids, info=DOUBLE_TIME if avoids else NO_NEGATIVE
+            ),
+        }

@@ -1,0 +1,186 @@
+"""What stands in the page's controls, as one value: to a `Draft`, and back from kept settings."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pipelines.specs import ModelSpec
+from studio.errors import BadRequest
+from studio.request import (
+    DEFAULT_QUALITY,
+    DEFAULT_STRENGTH,
+    MAX_GUIDANCE,
+    MAX_PROMPT_CHARS,
+    OUTPUT_FORMATS,
+    SEED_LIMIT,
+    Draft,
+)
+from studio.ui.sizes import CUSTOM, MATCH, RATIOS, STANDARD, areas, shape_of, size_of
+
+RANDOM, FIXED = "random", "fixed"
+MAX_PICTURES = 4
+DEFAULT_TRUE_CFG = 3.0
+MIN_STRENGTH = 0.01
+MIN_TRUE_CFG = 1.1  # at 1 the negative prompt does nothing
+PIXEL_STEP = 8  # the API's own rule; the model's grid may be coarser
+
+
+@dataclass(frozen=True, slots=True)
+class FormValues:
+    """The controls in the order in which handlers receive them."""
+
+    prompt: str
+    shape: str
+    area: str
+    width: float | None
+    height: float | None
+    count: int
+    strength: float
+    steps: float
+    seed_mode: str
+    seed: str
+    output_format: str
+    quality: float
+    guidance_scale: float
+    negative_prompt: str
+    true_cfg_scale: float
+
+
+FIELDS: tuple[str, ...] = tuple(field.name for field in fields(FormValues))
+
+
+def defaults(spec: ModelSpec) -> FormValues:
+    """An untouched form: nothing of it has to be changed for a good picture."""
+    return FormValues(
+        prompt="",
+        shape="1:1",
+        area=STANDARD,
+        width=spec.native_width,
+        height=spec.native_height,
+        count=1,
+        strength=DEFAULT_STRENGTH,
+        steps=spec.default_steps,
+        seed_mode=RANDOM,
+        seed="",
+        output_format="jpeg",
+        quality=DEFAULT_QUALITY,
+        guidance_scale=spec.default_guidance_scale,
+        negative_prompt="",
+        true_cfg_scale=DEFAULT_TRUE_CFG,
+    )
+
+
+def received(values: Sequence[Any], spec: ModelSpec) -> FormValues:
+    """The controls as Gradio sends them: None for one that the browser has not built yet."""
+    base = defaults(spec)
+    sent = {name: value for name, value in zip(FIELDS, values, strict=True) if value is not None}
+    sizes = {name: sent.get(name) for name in ("width", "height")}  # None: the field was emptied
+    return replace(base, **sent | sizes)
+
+
+def draft_of(values: FormValues, spec: ModelSpec, source_size: tuple[int, int] | None) -> Draft:
+    """What the form asks for. Raises `BadRequest` for a size or a seed that is no number."""
+    width, height = _size(values, spec, source_size)
+    negative = values.negative_prompt.strip()
+    return Draft(
+        prompt=values.prompt,
+        negative_prompt=negative or None,
+        width=width,
+        height=height,
+        steps=round(values.steps),
+        guidance_scale=values.guidance_scale if spec.has_guidance_embedding else None,
+        true_cfg_scale=values.true_cfg_scale if negative else None,
+        strength=values.strength if source_size is not None else None,
+        seed=_seed(values.seed) if values.seed_mode == FIXED else None,
+        count=values.count,
+        output_format=values.output_format,
+        quality=None if values.output_format == "png" else round(values.quality),
+        source_size=source_size,
+    )
+
+
+def from_settings(settings: Mapping[str, Any], spec: ModelSpec, max_images: int) -> FormValues:
+    """The form for a picture's settings, from the history or from a file that anybody wrote."""
+    raw = dict(settings)
+    width, height = _whole(raw.get("width")), _whole(raw.get("height"))
+    if width is not None and height is not None and width > 0 and height > 0:
+        raw["shape"], raw["area"] = shape_of(width, height, spec)
+    if (seed := _whole(raw.get("seed"))) is not None:
+        raw |= {"seed": str(seed), "seed_mode": FIXED}
+    if not raw.get("negative_prompt"):
+        raw.pop("true_cfg_scale", None)
+    if not raw.get("has_source"):
+        raw.pop("strength", None)
+    return checked(raw, spec, max_images)
+
+
+def checked(raw: Mapping[str, Any], spec: ModelSpec, max_images: int) -> FormValues:
+    """Every value that the form can hold, and the default where one is missing or impossible."""
+    base = defaults(spec)
+    most = min(MAX_PICTURES, max_images)
+    return replace(
+        base,
+        prompt=_text(raw.get("prompt")),
+        shape=_one_of(raw.get("shape"), (*RATIOS, CUSTOM), base.shape),
+        area=_one_of(raw.get("area"), [area.key for area in areas(spec)], base.area),
+        width=_within(raw.get("width"), 1, spec.max_pixels, base.width),
+        height=_within(raw.get("height"), 1, spec.max_pixels, base.height),
+        count=round(_within(raw.get("count"), 1, most, base.count) or base.count),
+        strength=_within(raw.get("strength"), MIN_STRENGTH, 1.0, base.strength),
+        steps=_within(raw.get("steps"), 1, spec.max_steps, base.steps),
+        seed_mode=_one_of(raw.get("seed_mode"), (RANDOM, FIXED), base.seed_mode),
+        seed=_text(raw.get("seed"))[:20],
+        output_format=_one_of(raw.get("output_format"), OUTPUT_FORMATS, base.output_format),
+        quality=_within(raw.get("quality"), 1, 100, base.quality),
+        guidance_scale=_within(raw.get("guidance_scale"), 0, MAX_GUIDANCE, base.guidance_scale),
+        negative_prompt=_text(raw.get("negative_prompt")),
+        true_cfg_scale=_within(
+            raw.get("true_cfg_scale"), MIN_TRUE_CFG, MAX_GUIDANCE, base.true_cfg_scale
+        ),
+    )
+
+
+def _size(
+    values: FormValues, spec: ModelSpec, source_size: tuple[int, int] | None
+) -> tuple[int, int]:
+    if values.shape != CUSTOM:
+        shape = values.shape if values.shape != MATCH or source_size else "1:1"
+        return size_of(shape, values.area, spec, source_size)
+    width, height = (_side(name, getattr(values, name)) for name in ("width", "height"))
+    return width, height
+
+
+def _side(name: str, value: float | None) -> int:
+    if value is None or not math.isfinite(value):
+        raise BadRequest(f"The {name} is empty: type a number of pixels.", param=name)
+    return int(value) // PIXEL_STEP * PIXEL_STEP  # the line under the prompt shows what is made
+
+
+def _seed(text: str) -> int:
+    digits = text.strip().replace(" ", "").replace(",", "")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= 10
+    if not is_number or int(digits) >= SEED_LIMIT:
+        raise BadRequest(
+            f"The seed must be a whole number from 0 to {SEED_LIMIT - 1:,}, or set it to random.",
+            param="seed",
+        )
+    return int(digits)
+
+
+def _text(value: object) -> str:
+    return value[:MAX_PROMPT_CHARS] if isinstance(value, str) else ""
+
+
+def _one_of(value: object, choices: Any, default: str) -> str:
+    return value if isinstance(value, str) and value in choices else default
+
+
+def _within(value: object, low: float, high: float, default: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return default
+    return min(max(value, low), high)
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,156 @@
+"""The components of the page and where they stand. No behaviour: `wiring` adds that."""
+
+from dataclasses import dataclass
+
+import gradio as gr
+from gradio.components import Component
+
+from pipelines.specs import ModelSpec
+from studio.ui.controls import (
+    GuidanceControls,
+    OutputControls,
+    SeedControls,
+    ShapeControls,
+    SourceControls,
+    build_guidance,
+    build_output,
+    build_seed,
+    build_shape,
+    build_source,
+)
+from studio.ui.form import MAX_PICTURES
+
+_BRIDGE_JS = "window.studioTell = (event, data) => trigger(event, data);"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Every component that a handler reads or writes."""
+
+    topbar: gr.HTML
+    stage: gr.HTML
+    problem: gr.HTML
+    prompt: gr.Textbox
+    generate: gr.Button
+    stop: gr.Button
+    plan: gr.HTML
+    strip: gr.HTML
+    source: SourceControls
+    shape: ShapeControls
+    count: gr.Radio
+    steps: gr.Slider
+    seed: SeedControls
+    output: OutputControls
+    guidance: GuidanceControls
+    bridge: gr.HTML  # what a click inside an HTML fragment asks for
+    submitted: gr.Textbox  # id of the job handed in by this page last
+    seen: gr.Textbox  # what the stage shows: a job's id, or `idle:…`
+    shown: gr.State  # pictures in the strip
+    stored: gr.BrowserState  # the form, kept by the browser over a reload
+
+    def form(self) -> list[Component]:
+        """The controls in the order of `FormValues`."""
+        return [
+            self.prompt,
+            self.shape.shape,
+            self.shape.area,
+            self.shape.width,
+            self.shape.height,
+            self.count,
+            self.source.strength,
+            self.steps,
+            self.seed.mode,
+            self.seed.seed,
+            self.output.output_format,
+            self.output.quality,
+            self.guidance.guidance_scale,
+            self.guidance.negative_prompt,
+            self.guidance.true_cfg_scale,
+        ]
+
+
+def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
+    """All components, inside the current `gr.Blocks`."""
+    with gr.Column(elem_id="studio"):
+        topbar = gr.HTML(elem_id="topbar", apply_default_css=False, js_on_load=None)
+        with gr.Column(elem_id="main"):
+            stage = gr.HTML(
+                "<div class='message'></div>",
+                elem_id="stage",
+                apply_default_css=False,
+                js_on_load=None,
+            )
+            with gr.Column(elem_id="dock"):
+                problem = gr.HTML(elem_id="problem", apply_default_css=False, js_on_load=None)
+                with gr.Row(elem_id="dock-row"):
+                    prompt = _prompt()
+                    with gr.Column(elem_id="dock-buttons", scale=0, min_width=0):
+                        generate = gr.Button("Generate", variant="primary", elem_id="generate")
+                        stop = gr.Button("Stop", variant="stop", elem_id="stop", visible=False)
+                plan = gr.HTML(elem_id="plan", apply_default_css=False, js_on_load=None)
+            strip = gr.HTML(elem_id="strip", apply_default_css=False, js_on_load=None)
+        with gr.Column(elem_id="panel"):
+            source = build_source()
+            shape = build_shape(spec)
+            count = _count(min(MAX_PICTURES, max_images))
+            steps = _steps(spec)
+            seed = build_seed()
+            output = build_output()
+            guidance = build_guidance(spec)
+        bridge = gr.HTML(elem_id="bridge", apply_default_css=False, js_on_load=_BRIDGE_JS)
+        submitted = gr.Textbox("", elem_id="submitted", visible="hidden", show_label=False)
+        seen = gr.Textbox("", elem_id="seen", visible="hidden", show_label=False)
+    return Page(
+        topbar=topbar,
+        stage=stage,
+        problem=problem,
+        prompt=prompt,
+        generate=generate,
+        stop=stop,
+        plan=plan,
+        strip=strip,
+        source=source,
+        shape=shape,
+        count=count,
+        steps=steps,
+        seed=seed,
+        output=output,
+        guidance=guidance,
+        bridge=bridge,
+        submitted=submitted,
+        seen=seen,
+        shown=gr.State(page_size),
+        # Not a secret: without a fixed key, Gradio draws one at each start and forgets the form.
+        stored=gr.BrowserState(None, storage_key="flux-studio-form", secret="flux-studio-form"),
+    )
+
+
+def _prompt() -> gr.Textbox:
+    return gr.Textbox(
+        value="",
+        label="Prompt",
+        show_label=False,
+        placeholder="Describe a picture…",
+        lines=2,
+        max_lines=6,
+        elem_id="prompt",
+        html_attributes=gr.InputHTMLAttributes(spellcheck=True, enterkeyhint="enter"),
+        scale=1,
+    )
+
+
+def _count(most: int) -> gr.Radio:
+    return gr.Radio(
+        [(str(number), number) for number in range(1, most + 1)],
+        value=1,
+        label="Pictures",
+        elem_id="count",
+        elem_classes="segmented",
+        visible=most > 1,
+    )
+
+
+def _steps(spec: ModelSpec) -> gr.Slider:
+    return gr.Slider(
+        1, spec.max_steps, value=spec.default_steps, step=1, label="Steps", elem_id="steps"
+    )

@@ -1,0 +1,154 @@
+"""Handlers that start and stop a job and that show what it does. None of them makes a picture.
+
+Closing a page kills a running Gradio generator, so `follow` only watches: it is started by the page's
+opening, by a submit and by a slow timer, and finds the owner's jobs by itself. That is how a reload,
+a second tab, a phone that slept and a restarted server all show the same job again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from studio.errors import StudioError
+from studio.job import JobView, Picture
+from studio.jobs import Jobs
+from studio.ui.form import FormValues, draft_of, received
+from studio.ui.history import read_history
+from studio.ui.layout import Page
+from studio.ui.notes import problem, seed_note
+from studio.ui.owner import owner_of
+from studio.ui.shots import strip
+from studio.ui.source import UploadLimits, read_upload
+from studio.ui.stage import idle_stage, is_opening, job_stage
+from studio.ui.topbar import topbar
+
+Updates = dict[Component, Any]
+
+OPENING_POLL_S = 0.4  # how often the loading percent is looked at
+IDLE = "idle"
+
+
+class Making:
+    """Submit, stop and follow, for the components of one page."""
+
+    def __init__(
+        self, jobs: Jobs, page: Page, *, limits: UploadLimits, examples: tuple[str, ...]
+    ) -> None:
+        self._jobs = jobs
+        self._page = page
+        self._limits = limits
+        self._examples = examples
+
+    def submit(self, request: gr.Request, *inputs: Any) -> Updates:
+        """Hand the form in; `inputs` are the form's values and the upload's path."""
+        *values, upload = inputs
+        page = self._page
+        try:
+            view = self._submit(received(values, self._jobs.spec), upload, owner_of(request))
+        except StudioError as error:
+            return {page.problem: problem(error)}
+        return {
+            page.problem: "",
+            page.submitted: view.id,
+            page.stop: gr.update(visible=True),
+            **self._seed(view),
+        }
+
+    def stop(self, seen: str, request: gr.Request) -> Updates:
+        """Cancel the job that the stage shows; the page can hand in the next at once."""
+        owner = owner_of(request)
+        page = self._page
+        try:
+            view = self._jobs.cancel(seen, owner)
+        except StudioError as error:
+            return {page.problem: problem(error)}
+        others = self._active(owner)
+        if others:
+            return {page.stop: gr.update(visible=True)}
+        return {page.stop: gr.update(visible=False), page.stage: self._stage(view, 0)}
+
+    async def follow(self, seen: str, shown: int, request: gr.Request) -> AsyncIterator[Updates]:
+        """Show this owner's jobs, oldest first, until none is left, or the model while it loads."""
+        owner = owner_of(request)
+        while True:
+            active = self._active(owner)
+            if active:
+                seen = active[0].id
+                async for view in self._jobs.watch(seen, owner):
+                    yield await self._frame(view, owner, shown)
+                continue
+            status = self._jobs.engine_status
+            key = f"{IDLE}:{status.state}:{status.fraction}:{status.detail}"
+            if seen != key:
+                yield await self._idle(seen, key, owner, shown)
+                seen = key if not seen or seen.startswith(IDLE) else seen
+            if not is_opening(status):
+                return
+            await asyncio.sleep(OPENING_POLL_S)
+
+    def _submit(self, values: FormValues, upload: str | None, owner: str) -> JobView:
+        picture = read_upload(upload, self._limits) if upload else None
+        size = (picture.pixels.shape[1], picture.pixels.shape[0]) if picture else None
+        draft = draft_of(values, self._jobs.spec, size)
+        pixels = picture.pixels if picture else None
+        return self._jobs.submit(draft, owner=owner, origin="page", source=pixels)
+
+    def _active(self, owner: str) -> list[JobView]:
+        """Only the page's own: a program's thousand jobs do not belong on the stage."""
+        return [view for view in self._jobs.active(owner) if view.origin == "page"]
+
+    async def _frame(self, view: JobView, owner: str, shown: int) -> Updates:
+        page = self._page
+        waiting = sum(other.id != view.id for other in self._active(owner))
+        updates: Updates = {
+            page.topbar: self._topbar(),
+            page.stage: self._stage(view, waiting),
+            page.stop: gr.update(visible=not view.is_final or waiting > 0),
+            page.seen: view.id,
+            **self._seed(view),
+        }
+        if view.status == "done":
+            updates[page.strip] = await self._strip(owner, shown)
+        return updates
+
+    async def _idle(self, seen: str, key: str, owner: str, shown: int) -> Updates:
+        """The first look at the page shows everything; later ones leave a finished job standing."""
+        page = self._page
+        updates: Updates = {page.topbar: self._topbar(), page.stop: gr.update(visible=False)}
+        if seen and not seen.startswith(IDLE):
+            return updates
+        latest = await asyncio.to_thread(self._latest, owner)
+        status, model = self._jobs.engine_status, self._jobs.spec.name
+        updates[page.stage] = idle_stage(status, latest, self._examples, model)
+        updates[page.seen] = key
+        if not seen:
+            updates[page.strip] = await self._strip(owner, shown)
+        return updates
+
+    def _latest(self, owner: str) -> list[Picture]:
+        """The pictures of the newest job, in its order."""
+        newest = self._jobs.history(owner, limit=4).pictures
+        mine = [picture for picture in newest if picture.job_id == newest[0].job_id]
+        return sorted(mine, key=lambda picture: picture.index)
+
+    async def _strip(self, owner: str, shown: int) -> str:
+        pictures, has_more = await asyncio.to_thread(read_history, self._jobs, owner, shown)
+        return strip(pictures, has_more=has_more)
+
+    def _stage(self, view: JobView, waiting: int) -> str:
+        return job_stage(view, self._jobs.engine_status, waiting)
+
+    def _topbar(self) -> str:
+        return topbar(self._jobs.engine_status, self._jobs.spec.name)
+
+    def _seed(self, view: JobView) -> Updates:
+        controls = self._page.seed
+        seed = str(view.request.seed)
+        return {
+            controls.note: seed_note(seed),
+            controls.last: seed,
+            controls.reuse: gr.update(visible=True),
+        }

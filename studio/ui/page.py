@@ -1,0 +1,77 @@
+"""The page: built once, mounted on the application at `/`.
+
+Mount it last: Starlette asks its routes in order, and a mount at `/` takes every path that no route
+before it has taken.
+"""
+
+import json
+from pathlib import Path
+
+import gradio as gr
+from fastapi import FastAPI
+
+from studio.jobs import Jobs
+from studio.ui.editing import Editing
+from studio.ui.history import PAGE_SIZE, History
+from studio.ui.layout import build_layout
+from studio.ui.making import Making
+from studio.ui.source import UploadLimits
+from studio.ui.theme import studio_theme
+from studio.ui.wiring import wire
+
+TITLE = "Flux Studio"
+MAX_UPLOAD_PIXELS = 64_000_000  # a phone's largest photo; 190 MB once decoded
+UPLOADS_SWEPT_EVERY_S = 3600
+UPLOADS_KEPT_S = 24 * 3600
+
+_ASSETS = Path(__file__).resolve().parents[2] / "assets"
+
+
+def build_page(
+    jobs: Jobs, *, max_upload_bytes: int, max_upload_pixels: int = MAX_UPLOAD_PIXELS
+) -> gr.Blocks:
+    """The page's components and handlers, which speak to `jobs` and to nothing else."""
+    limits = UploadLimits(max_upload_bytes, max_upload_pixels)
+    with gr.Blocks(
+        title=TITLE,
+        analytics_enabled=False,
+        fill_width=True,
+        delete_cache=(UPLOADS_SWEPT_EVERY_S, UPLOADS_KEPT_S),
+    ) as demo:
+        page = build_layout(jobs.spec, max_images=jobs.max_images, page_size=PAGE_SIZE)
+        wire(
+            demo,
+            page,
+            making=Making(jobs, page, limits=limits, examples=_examples()),
+            editing=Editing(jobs, page, limits=limits),
+            history=History(jobs, page),
+        )
+    # No limit: watchers of many tabs must never keep a submit or a Stop waiting.
+    return demo.queue(api_open=False, default_concurrency_limit=None)
+
+
+def mount_page(
+    app: FastAPI, jobs: Jobs, *, max_upload_bytes: int, root_path: str | None = None
+) -> FastAPI:
+    """Serve the page at `/` of `app`, after the routes that `app` has already."""
+    return gr.mount_gradio_app(
+        app,
+        build_page(jobs, max_upload_bytes=max_upload_bytes),
+        path="/",
+        root_path=root_path,
+        theme=studio_theme(),
+        css_paths=_ASSETS / "studio.css",
+        head=f"<script>{(_ASSETS / 'studio.js').read_text(encoding='utf-8')}</script>",
+        favicon_path=str(_ASSETS / "favicon.png"),
+        max_file_size=max_upload_bytes,
+        show_error=True,
+        run_history=False,
+        footer_links=[],
+        pwa=False,
+        ssr_mode=False,
+        mcp_server=False,
+    )
+
+
+def _examples() -> tuple[str, ...]:
+    return tuple(json.loads((_ASSETS / "prompts.json").read_text(encoding="utf-8")))

@@ -1,0 +1,45 @@
+"""The picture that image-to-image starts from: an upload, read by the studio's one loader."""
+
+import base64
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+
+from studio.encoding import encode_preview
+from studio.pictures import LoadedPicture, load_picture, thumbnail
+
+CARD_PX = 320
+PARAM = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class UploadLimits:
+    """What the loader accepts."""
+
+    max_bytes: int
+    max_pixels: int
+
+
+def read_upload(path: str, limits: UploadLimits) -> LoadedPicture:
+    """The upload's pixels, notices and settings. Raises `BadRequest` and `TooLarge`."""
+    data = Path(path).read_bytes()
+    return load_picture(data, max_bytes=limits.max_bytes, max_pixels=limits.max_pixels, param=PARAM)
+
+
+@lru_cache(maxsize=256)
+def upload_size(path: str, limits: UploadLimits) -> tuple[int, int]:
+    """Width and height; kept, since Gradio names an upload after its content and never rewrites it."""
+    height, width = read_upload(path, limits).pixels.shape[:2]
+    return width, height
+
+
+def source_card(picture: LoadedPicture) -> str:
+    """The upload as the model will see it, with what the loader decided."""
+    height, width = picture.pixels.shape[:2]
+    small = base64.b64encode(encode_preview(thumbnail(picture.pixels, CARD_PX))).decode()
+    notices = "".join(f"<p class='note'>{escape(notice)}</p>" for notice in picture.notices)
+    return (
+        f"<figure class='source'><img alt='Source picture' src='data:image/jpeg;base64,{small}'>"
+        f"<figcaption>{width} × {height} px</figcaption></figure>{notices}"
+    )

@@ -1,0 +1,178 @@
+"""The middle of the page as HTML: empty, loading, at work, done, stopped or failed."""
+
+import base64
+import math
+from collections.abc import Sequence
+from html import escape
+
+from studio.engine.protocol import EngineStatus
+from studio.job import JobView, Picture
+from studio.ui.notes import steps_words, warnings
+from studio.ui.shots import shot
+
+_OPENING = frozenset({"starting", "loading", "restarting"})
+
+
+def is_opening(status: EngineStatus) -> bool:
+    """Whether the model is on its way and cannot make pictures yet."""
+    return status.state in _OPENING
+
+
+def status_words(status: EngineStatus) -> str:
+    """The engine's state in a few words, with the percent where there is one."""
+    words = {
+        "starting": "Starting",
+        "loading": "Loading the model",
+        "restarting": "Restarting the model",
+        "ready": "Ready",
+        "failed": "The model could not be loaded",
+        "closed": "The studio is closing",
+    }[status.state]
+    detail = f": {status.detail}" if status.detail and status.state in _OPENING else ""
+    return f"{words}{detail}{percent(status)}"
+
+
+def percent(status: EngineStatus) -> str:
+    """` · 45 %`, or nothing where the loading is not measured."""
+    if status.fraction is None or status.state not in _OPENING:
+        return ""
+    return f" · {round(100 * status.fraction)} %"
+
+
+def job_stage(view: JobView, status: EngineStatus, waiting: int) -> str:
+    """A job at this moment; `waiting` other jobs of this owner come after it."""
+    if view.status == "failed":
+        return _message("failed", "This did not work", view.error_message or "The job failed.")
+    if view.status == "cancelled":
+        return _message("stopped", "Stopped", "Nothing of this picture was saved.")
+    if view.status == "done":
+        return done_stage(view.pictures, view.request.count) + warnings(view.warnings)
+    cells = _cells_at_work(view)
+    ratio = view.request.width / view.request.height
+    return (
+        f"{_grid(cells, ratio, 'busy')}{_progress(view, status, waiting)}{warnings(view.warnings)}"
+    )
+
+
+def done_stage(pictures: Sequence[Picture], count: int) -> str:
+    """The finished pictures of one job; some may have been deleted since."""
+    if not pictures:
+        return _message("stopped", "Nothing here any more", "These pictures were deleted.")
+    first = pictures[0]
+    cells = [shot(picture, is_thumbnail=False) for picture in pictures]
+    seeds = ", ".join(str(picture.seed) for picture in pictures)
+    facts = [f"{first.width} × {first.height} px", f"seed {seeds}", steps_words(first.request)]
+    return (
+        f"{_grid(cells, first.width / first.height, 'done')}"
+        f"<p class='caption'><span class='caption-prompt'>{escape(first.request.prompt)}</span>"
+        f"<span>{escape(' · '.join(facts))}</span></p>"
+    )
+
+
+def idle_stage(
+    status: EngineStatus, latest: Sequence[Picture], examples: Sequence[str], model: str
+) -> str:
+    """What stands here before the first picture, or the latest pictures after a reload."""
+    if status.state == "failed":
+        cause = status.detail or "The cause is in the server's log."
+        return _message("failed", "The model could not be loaded", cause)
+    if latest:
+        return done_stage(latest, len(latest))
+    if is_opening(status):
+        return _opening(status, model)
+    return _empty(examples)
+
+
+def _cells_at_work(view: JobView) -> list[str]:
+    made = {picture.index: picture for picture in view.pictures}
+    return [
+        shot(made[index], is_thumbnail=False) if index in made else _unfinished(view, index)
+        for index in range(view.request.count)
+    ]
+
+
+def _unfinished(view: JobView, index: int) -> str:
+    if view.preview is None or index != view.preview_index:
+        return "<div class='shot waiting'></div>"
+    data = base64.b64encode(view.preview).decode()
+    alt = "Preview of the picture being made"
+    source = f"data:image/jpeg;base64,{data}"
+    return f"<div class='shot preview'><img alt='{alt}' decoding='sync' src='{source}'></div>"
+
+
+def _grid(cells: Sequence[str], ratio: float, state: str) -> str:
+    columns = 1 if len(cells) == 1 else 2
+    rows = math.ceil(len(cells) / columns)
+    return (
+        f"<div class='grid' data-state='{state}' "
+        f"style='--columns:{columns};--rows:{rows};--ratio:{ratio:.4f}'>{''.join(cells)}</div>"
+    )
+
+
+def _progress(view: JobView, status: EngineStatus, waiting: int) -> str:
+    done = view.step / view.steps if view.steps else 0.0
+    share = round(100 * done)
+    return (
+        f"<div class='progress' data-job='{escape(view.id, quote=True)}' data-share='{share}' "
+        f"data-status='{view.status}'>"
+        f"<div class='bar' role='progressbar' aria-label='Progress' aria-valuemin='0' "
+        f"aria-valuemax='100' aria-valuenow='{share}'><i style='width:{share}%'></i></div>"
+        f"<p><span>{escape(progress_words(view, status))}</span>"
+        f"<span>{escape(_beside(view, waiting))}</span></p></div>"
+    )
+
+
+def progress_words(view: JobView, status: EngineStatus) -> str:
+    """What the job is doing now."""
+    if view.status == "running" and view.step >= view.steps:
+        return "Developing the picture"
+    if view.status == "running":
+        return f"Step {view.step} of {view.steps}"
+    if is_opening(status):
+        return f"Waiting for the model. {status_words(status)}"
+    if view.status == "loading":
+        return "Starting"
+    if view.position:
+        return f"In the queue, {view.position} before you"
+    return "Next in the queue"
+
+
+def _beside(view: JobView, waiting: int) -> str:
+    parts = []
+    if view.seconds_left is not None and view.status == "running":
+        seconds = math.ceil(view.seconds_left)
+        parts.append(
+            f"{seconds // 60} min {seconds % 60} s left" if seconds > 90 else f"{seconds} s left"
+        )
+    if waiting:
+        parts.append(f"{waiting} more waiting")
+    return " · ".join(parts)
+
+
+def _opening(status: EngineStatus, model: str) -> str:
+    width = 100 if status.fraction is None else round(100 * status.fraction)
+    kind = " unmeasured" if status.fraction is None else ""
+    return (
+        f"<div class='message opening' role='status'><h2>{escape(status_words(status))}</h2>"
+        f"<div class='bar{kind}'><i style='width:{width}%'></i></div>"
+        f"<p>{escape(model)}. You can write the prompt meanwhile; it will start by itself.</p></div>"
+    )
+
+
+def _empty(examples: Sequence[str]) -> str:
+    chips = "".join(
+        f"<button type='button' class='chip' data-do='example'>{escape(text)}</button>"
+        for text in examples
+    )
+    return (
+        "<div class='message empty'><h2>What would you like to see?</h2>"
+        f"<p>Describe it below, or begin with one of these.</p><div class='chips'>{chips}</div></div>"
+    )
+
+
+def _message(kind: str, title: str, text: str) -> str:
+    role = "alert" if kind == "failed" else "status"
+    return (
+        f"<div class='message {kind}' role='{role}'><h2>{escape(title)}</h2>"
+        f"<p>{escape(text)}</p></div>"
+    )

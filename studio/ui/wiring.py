@@ -1,0 +1,116 @@
+"""Which event calls which handler. Every listener is private: the page is not a second public API."""
+
+from functools import partial
+
+import gradio as gr
+
+from studio.ui.editing import KEEP_JS, Editing
+from studio.ui.history import History
+from studio.ui.layout import Page
+from studio.ui.making import Making
+
+FOLLOW_EVERY_S = 3.0  # how soon a page notices a job of another tab, or a server that came back
+
+
+def wire(
+    demo: gr.Blocks, page: Page, *, making: Making, editing: Editing, history: History
+) -> None:
+    """Connect the page's components. Called inside the `gr.Blocks` of the page."""
+    _wire_making(demo, page, making)
+    _wire_form(demo, page, editing)
+    _wire_source(page, editing)
+    _wire_history(page, history)
+
+
+_on = partial(gr.on, api_visibility="private", show_progress="hidden")
+
+
+def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
+    seed = page.seed
+    _on(
+        page.generate.click,
+        making.submit,
+        inputs=[*page.form(), page.source.upload],
+        outputs=[page.problem, page.submitted, page.stop, seed.note, seed.last, seed.reuse],
+    )
+    _on(
+        page.stop.click,
+        making.stop,
+        inputs=page.seen,
+        outputs=[page.problem, page.stop, page.stage],
+    )
+    timer = gr.Timer(FOLLOW_EVERY_S)
+    _on(
+        [demo.load, page.submitted.change, timer.tick],
+        making.follow,
+        inputs=[page.seen, page.shown],
+        outputs=[
+            page.topbar,
+            page.stage,
+            page.stop,
+            page.seen,
+            page.strip,
+            seed.note,
+            seed.last,
+            seed.reuse,
+        ],
+        # One follower a page: it takes up the next job by itself. Over all pages there may be any
+        # number, since each only waits; with Gradio's default of one they would block each other.
+        trigger_mode="once",
+        concurrency_limit=None,
+    )
+
+
+def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
+    form, upload = page.form(), page.source.upload
+    seed, output, guidance = page.seed, page.output, page.guidance
+    _on(demo.load, editing.restore, inputs=page.stored, outputs=form)
+    _on(
+        # All but the prompt: no words change the size.
+        [demo.load, upload.change, *(control.change for control in form[1:])],
+        editing.plan,
+        inputs=[*form, upload],
+        outputs=[
+            page.plan,
+            page.source.strength_note,
+            page.shape.custom,
+            page.shape.area,
+            seed.seed,
+            output.quality,
+            guidance.true_cfg_scale,
+        ],
+        trigger_mode="always_last",
+        queue=False,
+    )
+    _on([control.change for control in form], None, inputs=form, outputs=page.stored, js=KEEP_JS)
+    _on(seed.reuse.click, editing.reuse_seed, inputs=seed.last, outputs=[seed.mode, seed.seed])
+
+
+def _wire_source(page: Page, editing: Editing) -> None:
+    source, shape = page.source, page.shape.shape
+    card = [page.problem, source.card, source.filled, source.empty]
+    _on(
+        source.upload.upload,
+        editing.take_source,
+        inputs=source.upload,
+        outputs=[*card, source.upload, source.use_settings, shape],
+    )
+    _on(
+        source.remove.click,
+        editing.drop_source,
+        inputs=shape,
+        outputs=[*card, source.upload, shape],
+    )
+    _on(
+        source.use_settings.click,
+        editing.use_source_settings,
+        inputs=source.upload,
+        outputs=[*card, source.upload, *page.form()],
+    )
+
+
+def _wire_history(page: Page, history: History) -> None:
+    strip = [page.shown, page.strip]
+    _on(page.bridge.submit, history.more, inputs=page.shown, outputs=strip)
+    _on(page.bridge.delete, history.delete, inputs=page.shown, outputs=[page.problem, *strip])
+    _on(page.bridge.select, history.use, outputs=[page.problem, *page.form()])

@@ -1,0 +1,197 @@
+"""The picture autoencoder: 256x256 pictures to 16x16 latents of 32 channels, and back.
+
+    python -m training.autoencoder --icons icons.json --minutes 18            # both halves
+    python -m training.autoencoder --icons icons.json --phase decoder --minutes 30
+
+The first run ends with the latents' mean and deviation (``shift_factor``, ``scaling_factor``); from
+then on the encoder stays as it is, and the second run goes on with the decoder alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+from diffusers import AutoencoderKL
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from training import budget
+from training.compositions import FULL, Mix, draw, random_scene
+from training.emoji import load_sprites
+from training.optimisers import MuonAndAdam
+
+RUNS = Path(__file__).parent / "runs"
+CHANNELS = (16, 32, 48, 64, 96)
+LATENT_CHANNELS = 32
+LATENT_NOISE = 0.05  # deviation that the decoder learns to ignore; the encoder's fixed one, too
+
+
+def build() -> AutoencoderKL:
+    """Five levels, one residual block a level (two in the decoder), no attention; 1.9 M weights."""
+    levels = len(CHANNELS)
+    vae = AutoencoderKL(
+        block_out_channels=CHANNELS,
+        down_block_types=("DownEncoderBlock2D",) * levels,
+        up_block_types=("UpDecoderBlock2D",) * levels,
+        latent_channels=LATENT_CHANNELS,
+        layers_per_block=1,
+        norm_num_groups=8,
+        mid_block_add_attention=False,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+        sample_size=256,
+        scaling_factor=1.0,
+        shift_factor=0.0,
+    )
+    # The log-variance half is a constant: image-to-image samples from it.
+    with torch.no_grad():
+        vae.encoder.conv_out.weight[LATENT_CHANNELS:] = 0
+        vae.encoder.conv_out.bias[LATENT_CHANNELS:] = 2 * np.log(LATENT_NOISE)
+    return vae
+
+
+def draw_pool(icons: Path, count: int, seed: int, mix: Mix = FULL) -> Tensor:
+    """uint8 [count, 256, 256, 3] of drawn scenes."""
+    rng = random.Random(seed)
+    sprites = load_sprites(icons)
+    pictures = [draw(random_scene(rng, mix), sprites) for _ in range(count)]
+    return torch.from_numpy(np.stack(pictures))
+
+
+def to_model(pictures: Tensor) -> Tensor:
+    """uint8 [n, h, w, 3] -> float [n, 3, h, w] in -1..1."""
+    return pictures.permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def crops(pool: Tensor, count: int, side: int, rng: random.Random) -> Tensor:
+    """Crops of many pictures [count, 3, side, side]; of two places the busier one is taken."""
+    chosen = []
+    for _ in range(count):
+        picture = pool[rng.randrange(len(pool))]
+        places = [_cut(picture, side, rng) for _ in range(2)]
+        chosen.append(max(places, key=_busyness))
+    return to_model(torch.stack(chosen))
+
+
+def _cut(picture: Tensor, side: int, rng: random.Random) -> Tensor:
+    y, x = (rng.randrange(0, size - side + 1) for size in picture.shape[:2])
+    return picture[y : y + side, x : x + side]
+
+
+def _busyness(crop: Tensor) -> float:
+    return float(crop[::4, ::4].float().std())
+
+
+def loss_of(decoded: Tensor, wanted: Tensor) -> Tensor:
+    """L1 + 2·MSE + 0.3·L1 of the differences to the right and below (keeps outlines sharp)."""
+    error = decoded - wanted
+    across = error[..., 1:] - error[..., :-1]
+    down = error[..., 1:, :] - error[..., :-1, :]
+    edges = across.abs().mean() + down.abs().mean()
+    return error.abs().mean() + 2 * error.square().mean() + 0.3 * edges
+
+
+def psnr(vae: AutoencoderKL, pictures: Tensor, batch: int = 8) -> float:
+    """Mean decibels of whole pictures, uint8 [n, h, w, 3], encoded and decoded."""
+    values = []
+    for part in pictures.split(batch):
+        with torch.no_grad():
+            x = to_model(part).to(next(vae.parameters()).device)
+            y = vae.decode(vae.encode(x).latent_dist.mean).sample.clamp(-1, 1)
+        values += (-10 * ((x - y) / 2).square().mean((1, 2, 3)).log10()).tolist()
+    return float(np.mean(values))
+
+
+def measure_latents(vae: AutoencoderKL, pictures: Tensor) -> None:
+    """Set shift and scaling factor so that the transformer sees mean 0 and deviation 1."""
+    with torch.no_grad():
+        parts = [vae.encode(to_model(p)).latent_dist.mean for p in pictures.split(8)]
+    latents = torch.cat(parts)
+    mean, deviation = float(latents.mean()), float(latents.std())
+    vae.register_to_config(shift_factor=mean, scaling_factor=1 / deviation)
+
+
+def optimiser_of(parts: list[nn.Module], is_muon: bool, rate: float) -> MuonAndAdam:
+    """Muon on every inner kernel; Adam on norms, biases and the outermost convolutions."""
+    named = [(n, p) for part in parts for n, p in part.named_parameters()]
+    inner = {n for n, p in named if p.ndim == 4 and "conv_in" not in n and "conv_out" not in n}
+    inner = inner if is_muon else set()
+    matrices = [p for n, p in named if n in inner]
+    others = [p for n, p in named if n not in inner]
+    return MuonAndAdam(matrices, others, rate, 1e-3)
+
+
+def train(args: argparse.Namespace) -> None:
+    torch.manual_seed(args.seed)
+    rng = random.Random(args.seed)
+    vae, decoder_only = build(), args.phase == "decoder"
+    path = args.runs / f"{args.name}-{args.phase}.pt"
+    source = path if args.resume else args.runs / f"{args.name}-full.pt"
+    state = budget.load(source) if args.resume or decoder_only else {}
+    if state:
+        vae.load_state_dict(state["vae"])
+        vae.register_to_config(**state["factors"])
+    vae.to(args.device)
+    if decoder_only:
+        vae.encoder.requires_grad_(False)
+    parts = [vae.decoder] if decoder_only else [vae.encoder, vae.decoder]
+    optimiser = optimiser_of(parts, args.muon_rate > 0, args.muon_rate)
+    if args.resume:
+        optimiser.load_state_dict(state["optimiser"])
+    clock = budget.Budget(args.minutes, state.get("spent_s", 0.0) if args.resume else 0.0)
+    pool = draw_pool(args.icons, args.pool, args.seed)
+    held = draw_pool(args.icons, 32, args.seed + 1)
+
+    def checkpoint() -> None:
+        factors = {k: vae.config[k] for k in ("shift_factor", "scaling_factor")}
+        weights = {k: v.cpu() for k, v in vae.state_dict().items()}
+        state = {"vae": weights, "factors": factors, "spent_s": clock.spent_s}
+        budget.save(path, {**state, "optimiser": optimiser.state_dict()})
+        print(f"  whole pictures {psnr(vae, held):.2f} dB", flush=True)
+
+    step = 0
+    while not clock.is_over:
+        count, side = (24, 64) if clock.progress < args.small_crops else (6, 128)
+        x = crops(pool, count, side, rng).to(args.device)
+        with torch.autocast(args.device, torch.bfloat16):
+            mean = vae.encode(x).latent_dist.mean
+            decoded = vae.decode(mean + LATENT_NOISE * torch.randn_like(mean)).sample.float()
+        loss = loss_of(decoded, x) + 1e-4 * mean.float().square().mean()
+        loss.backward()
+        optimiser.step(budget.learning_rate(clock.progress, flat=args.flat))
+        clock.tick()
+        step += 1
+        if step % 50 == 0:
+            db = -10 * float(((decoded - x) / 2).square().mean().log10())
+            print(f"{step} {clock.spent_s:.0f} s loss {loss:.4f} crops {db:.2f} dB", flush=True)
+        if clock.is_save_due():
+            checkpoint()
+    if not decoder_only:
+        measure_latents(vae.cpu(), draw_pool(args.icons, 256, args.seed + 2))
+        print({k: vae.config[k] for k in ("shift_factor", "scaling_factor")})
+    checkpoint()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--icons", type=Path, required=True, help="icons.json of the npm package")
+    parser.add_argument("--phase", choices=("full", "decoder"), default="full")
+    parser.add_argument("--name", default="vae", help="name of the checkpoint")
+    parser.add_argument("--minutes", type=float, default=18.0)
+    parser.add_argument("--pool", type=int, default=2000, help="pictures that crops are taken from")
+    parser.add_argument("--muon-rate", type=float, default=2e-3, help="0: Adam for everything")
+    parser.add_argument("--flat", type=float, default=0.5, help="share of the time at full rate")
+    parser.add_argument("--small-crops", type=float, default=0.7, help="share at 64x64, then 128")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--resume", action="store_true")
+    train(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Write the trained parts as a FLUX.1 folder in diffusers' format.
+
+    python -m training.export --stage distilled --out assets/flux-emoji
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline
+from torch import nn
+
+from training import budget
+from training.latents import RUNS, load_vae
+from training.tokenizers import MAX_TOKENS
+from training.transformer import Painter
+
+SPEC: dict[str, Any] = {
+    "name": "flux-emoji",
+    "family": "flux1",
+    "native_size": [256, 256],
+    "size_multiple": 32,
+    "min_side_px": 128,
+    "max_pixels": 262144,
+    "max_sequence_length": MAX_TOKENS,
+    "default_steps": 20,
+    "default_guidance_scale": 3.0,
+    "licence": "Apache-2.0",
+}
+# The parts as they are stored; on a CPU they are run in float32.
+STORED = {"transformer": torch.bfloat16, "vae": torch.float16}
+CARD = Path(__file__).parent / "card.md"
+
+
+def scheduler() -> FlowMatchEulerDiscreteScheduler:
+    """FLUX.1-dev's form: the schedule shifts with the number of picture tokens."""
+    return FlowMatchEulerDiscreteScheduler(
+        num_train_timesteps=1000,
+        shift=3.0,
+        use_dynamic_shifting=True,
+        base_shift=0.5,
+        max_shift=1.15,
+        base_image_seq_len=256,
+        max_image_seq_len=4096,
+    )
+
+
+def latest_vae(runs: Path) -> AutoencoderKL:
+    """The first phase's encoder with the decoder of the second phase, where there is one."""
+    vae = load_vae(runs)
+    decoder = runs / "vae-decoder.pt"
+    if decoder.exists():
+        vae.load_state_dict(budget.load(decoder)["vae"])
+    return vae
+
+
+def round_to_stored(module: nn.Module, dtype: torch.dtype) -> None:
+    """What a load of the stored file gives, in float32."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype).float()
+
+
+def build_pipeline(runs: Path, stage: str, weights: str = "ema") -> FluxPipeline:
+    """A ``FluxPipeline`` in float32 of a checkpoint's ``ema`` or ``model`` weights."""
+    painter = Painter()
+    painter.load_state_dict(budget.load(runs / f"transformer-{stage}.pt")[weights])
+    painter.requires_grad_(False).eval()
+    return FluxPipeline(
+        scheduler=scheduler(),
+        vae=latest_vae(runs),
+        text_encoder=painter.text.clip,
+        tokenizer=painter.text.clip_tokenizer,
+        text_encoder_2=painter.text.t5,
+        tokenizer_2=painter.text.t5_tokenizer,
+        transformer=painter.transformer,
+    )
+
+
+def save(pipeline: FluxPipeline, out: Path) -> None:
+    """Write the folder beside ``out`` and rename it into place."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".export-") as scratch:
+        folder = Path(scratch) / out.name
+        for name, dtype in STORED.items():
+            getattr(pipeline, name).to(dtype)
+        pipeline.save_pretrained(folder, safe_serialization=True)
+        for name in STORED:
+            getattr(pipeline, name).float()
+        (folder / "studio.json").write_text(json.dumps(SPEC, indent=2) + "\n")
+        if CARD.exists():
+            shutil.copy(CARD, folder / "README.md")
+        old = Path(scratch) / "old"
+        if out.exists():
+            out.rename(old)
+        folder.rename(out)
+
+
+def weight_bytes(folder: Path) -> int:
+    """Bytes of all safetensors below ``folder``."""
+    return sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Export a checkpoint in diffusers' format")
+    parser.add_argument("--stage", default="distilled")
+    parser.add_argument("--weights", choices=("ema", "model"), default="ema")
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--out", type=Path, default=Path("assets/flux-emoji"))
+    args = parser.parse_args()
+    save(build_pipeline(args.runs, args.stage, args.weights), args.out)
+    print(f"{args.out}: {weight_bytes(args.out) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

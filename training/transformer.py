@@ -1,0 +1,206 @@
+"""The FLUX transformer and the text encoders, trained together by rectified flow.
+
+    python -m training.transformer --stage half --minutes 25
+    python -m training.transformer --stage full --start half --minutes 40
+    python -m training.transformer --stage buckets --start full --minutes 15 [--resume]
+
+A stage begins with the weights of ``--start``, reads the pool that ``training.latents`` made for
+it, and leaves ``runs/transformer-<stage>.pt`` with raw and averaged weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from diffusers import FluxTransformer2DModel
+from torch import Tensor, nn
+
+from training import budget
+from training.latents import STAGES, Chunk, Pool
+from training.optimisers import MuonAndAdam
+from training.text import WIDTH, Text
+
+RUNS = Path(__file__).parent / "runs"
+DROPOUT = 0.1  # share of captions replaced by the empty one
+EMA = 0.998
+
+
+def build() -> FluxTransformer2DModel:
+    """2 double and 10 single blocks, 6 heads of 32; 8.6 M weights."""
+    return FluxTransformer2DModel(
+        patch_size=1,
+        in_channels=128,
+        num_layers=2,
+        num_single_layers=10,
+        attention_head_dim=32,
+        num_attention_heads=6,
+        joint_attention_dim=WIDTH,
+        pooled_projection_dim=WIDTH,
+        guidance_embeds=True,
+        axes_dims_rope=(8, 12, 12),
+    )
+
+
+class Painter(nn.Module):
+    """Transformer and text encoders: from noisy latents and token ids to velocities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transformer, self.text = build(), Text()
+
+    def forward(
+        self, x: Tensor, sigma: Tensor, batch: Chunk, guidance: Tensor, spacing: int = 1
+    ) -> Tensor:
+        """x: packed [rows, tokens, 128]; sigma, guidance: [rows]; answers like x."""
+        pooled, tokens = self.text(batch.clip, batch.t5)
+        return self.transformer(
+            hidden_states=x,
+            encoder_hidden_states=tokens,
+            pooled_projections=pooled,
+            timestep=sigma,
+            img_ids=position_ids(*batch.latents.shape[2:], spacing).to(x.device),
+            txt_ids=torch.zeros(tokens.shape[1], 3, device=x.device),
+            guidance=guidance,
+            return_dict=False,
+        )[0]
+
+
+def position_ids(height: int, width: int, spacing: int) -> Tensor:
+    """FLUX's ids [tokens, 3] of a latent of this size; spaced ones stand at their patch's middle."""
+    rows = torch.arange(height // 2) * spacing + (spacing - 1) / 2
+    columns = torch.arange(width // 2) * spacing + (spacing - 1) / 2
+    grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1).reshape(-1, 2)
+    return torch.cat([torch.zeros(len(grid), 1), grid], 1)
+
+
+def pack(latents: Tensor) -> Tensor:
+    """[rows, c, h, w] -> [rows, h/2·w/2, 4c], in FLUX's order."""
+    n, c, h, w = latents.shape
+    x = latents.view(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(n, h * w // 4, 4 * c)
+
+
+def noised(clean: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """Rectified flow (Liu et al. 2022): x = (1-σ)·clean + σ·noise, σ logit-normal (Esser 2024).
+
+    Returns x, σ [rows] and the velocity noise - clean.
+    """
+    noise = torch.randn(clean.shape, generator=generator).to(clean)
+    sigma = torch.sigmoid(torch.randn(len(clean), generator=generator)).to(clean)
+    s = sigma[:, None, None]
+    return (1 - s) * clean + s * noise, sigma, noise - clean
+
+
+class Captions:
+    """Prepares a batch's token ids: the stage's length, and some captions emptied."""
+
+    def __init__(self, text: Text, tokens: int) -> None:
+        self.tokens = tokens
+        self.empty_clip, self.empty_t5 = text.tokenise([""])
+
+    def drop(self, batch: Chunk, rng: random.Random, share: float) -> Chunk:
+        gone = torch.tensor([rng.random() < share for _ in batch.clip])[:, None]
+        clip = torch.where(gone, self.empty_clip, batch.clip)
+        t5 = torch.where(gone, self.empty_t5, batch.t5)[:, : self.tokens]
+        return Chunk(batch.latents, clip, t5)
+
+
+def matrices_of(painter: Painter) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Matrices inside blocks and layers for Muon; embeddings, norms, biases and ends for Adam."""
+    inner, rest = [], []
+    for name, parameter in painter.named_parameters():
+        is_block = "blocks." in name or ".layers." in name or ".block." in name
+        is_matrix = parameter.ndim == 2 and "relative_attention_bias" not in name
+        (inner if is_block and is_matrix else rest).append(parameter)
+    return inner, rest
+
+
+def average(ema: nn.Module, model: nn.Module, step: int) -> None:
+    """Move the averaged weights a little towards the trained ones; faster in the beginning."""
+    decay = min(EMA, (1 + step) / (10 + step))
+    with torch.no_grad():
+        torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 1 - decay)
+
+
+def to_device(batch: Chunk, device: str) -> Chunk:
+    return Chunk(batch.latents.to(device), batch.clip.to(device), batch.t5.to(device))
+
+
+def load_start(painter: Painter, ema: Painter, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+    painter.load_state_dict(state["model"])
+    ema.load_state_dict(state["ema"])
+
+
+def train(args: argparse.Namespace) -> None:
+    torch.manual_seed(args.seed)
+    rng = random.Random(args.seed)
+    stage, device = STAGES[args.stage], args.device
+    painter = Painter()
+    painter.text.load_state_dict(budget.load(args.runs / "text.pt")["text"])
+    ema = copy.deepcopy(painter).requires_grad_(False)
+    path = args.runs / f"transformer-{args.stage}.pt"
+    source = path if args.resume else args.runs / f"transformer-{args.start}.pt"
+    state = budget.load(source) if args.resume or args.start else {}
+    if state:
+        load_start(painter, ema, state)
+    painter.to(device)
+    ema.to(device)
+    optimiser = MuonAndAdam(*matrices_of(painter), args.muon_rate, args.adam_rate)
+    if state:
+        optimiser.load_state_dict(state["optimiser"])
+    clock = budget.Budget(args.minutes, state["spent_s"] if args.resume else 0.0)
+    step, seen = state.get("step", 0), state.get("seen", 0)
+    pool = Pool(args.runs / "pools" / args.stage)
+    captions = Captions(painter.text, stage.tokens)
+
+    def checkpoint() -> None:
+        pool.refresh()
+        weights = {"model": painter.state_dict(), "ema": ema.state_dict()}
+        numbers = {"spent_s": clock.spent_s, "step": step, "seen": seen}
+        budget.save(path, {**weights, "optimiser": optimiser.state_dict(), **numbers})
+
+    mean_loss = 0.0
+    while not clock.is_over:
+        batch = captions.drop(pool.batch(rng, args.batch), rng, DROPOUT)
+        batch = to_device(batch, device)
+        x, sigma, velocity = noised(pack(batch.latents))
+        with torch.autocast(device, torch.bfloat16):
+            answer = painter(x, sigma, batch, torch.ones_like(sigma), stage.spacing)
+        loss = (answer.float() - velocity).square().mean()
+        loss.backward()
+        optimiser.step(budget.learning_rate(clock.progress, warm=args.warm, flat=args.flat))
+        step, seen = step + 1, seen + args.batch
+        average(ema, painter, step)
+        clock.tick()
+        mean_loss += (float(loss) - mean_loss) / 50
+        if step % 50 == 0:
+            print(f"{step} {clock.spent_s:.0f} s {seen} seen loss {mean_loss:.4f}", flush=True)
+        if clock.is_save_due():
+            checkpoint()
+    checkpoint()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train the transformer for one stage")
+    parser.add_argument("--stage", choices=sorted(STAGES), required=True)
+    parser.add_argument("--start", default="", help="stage whose weights to begin with")
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--muon-rate", type=float, default=2e-3)
+    parser.add_argument("--adam-rate", type=float, default=1e-3)
+    parser.add_argument("--warm", type=float, default=0.02, help="share of the time to rise")
+    parser.add_argument("--flat", type=float, default=0.9, help="share of the time before falling")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--resume", action="store_true")
+    train(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
