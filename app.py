@@ -10,10 +10,10 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 from pydantic import ValidationError
 from pydantic_settings import CliApp
-from studio.api.access import AccessPolicy
 
 from pipelines.errors import PipelineError
 from pipelines.specs import find_spec
+from studio.api.access import AccessPolicy
 from studio.engine.local import LocalEngine
 from studio.engine.messages import WorkerConfig
 from studio.server import create_app, make_jobs, make_policy

@@ -20,6 +20,7 @@ UNSUPPORTED = (
     "use_beta_sigmas",
     "use_flow_sigmas",
     "invert_sigmas",
+    "shift_terminal",
     "stochastic_sampling",
 )
 
@@ -42,8 +43,6 @@ def sigmas(steps: int, image_tokens: int, scheduler_config: Mapping[str, Any]) -
     """
     even = np.linspace(1.0, 1 / steps, steps).astype(np.float32)
     shifted = _shift(even, image_tokens, scheduler_config)  # float32, as NumPy 2 keeps it
-    if terminal := scheduler_config.get("shift_terminal"):
-        shifted = 1 - (1 - shifted) / ((1 - shifted[-1]) / (1 - terminal))
     return [*shifted.astype(np.float32).tolist(), 0.0]
 
 

@@ -13,6 +13,7 @@ from studio.api.health import health_router
 from studio.api.images import images_router
 from studio.api.models import models_router
 from studio.api.responses import responses_router
+from studio.api.unknown import unknown_router
 from studio.engine.protocol import Engine
 from studio.jobs import Jobs
 from studio.library import Library
@@ -55,6 +56,7 @@ def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
     app.include_router(models_router(jobs))
     app.include_router(responses_router(jobs, settings))
     app.include_router(images_router(jobs))
+    app.include_router(unknown_router())
     app = mount_page(
         app, jobs, max_upload_bytes=settings.max_upload_bytes, root_path=settings.root_path or None
     )

@@ -150,6 +150,8 @@ def train(args: argparse.Namespace) -> None:
         load_start(painter, ema, state)
     painter.to(device)
     ema.to(device)
+    if args.compile:
+        painter.transformer.compile(dynamic=False)
     optimiser = MuonAndAdam(*matrices_of(painter), args.muon_rate, args.adam_rate)
     if state:
         optimiser.load_state_dict(state["optimiser"])
@@ -178,7 +180,7 @@ def train(args: argparse.Namespace) -> None:
         average(ema, painter, step)
         clock.tick()
         mean_loss += (float(loss) - mean_loss) / 50
-        if step % 50 == 0:
+        if step % args.log_every == 0:
             print(f"{step} {clock.spent_s:.0f} s {seen} seen loss {mean_loss:.4f}", flush=True)
         if clock.is_save_due():
             checkpoint()
@@ -198,6 +200,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--log-every", type=int, default=50)
+    parser.add_argument("--compile", action="store_true", help="torch.compile the transformer")
     parser.add_argument("--resume", action="store_true")
     train(parser.parse_args())
 

@@ -13,7 +13,7 @@ from pipelines.flux1 import Flux1, Grid
 from pipelines.requests import PictureDone, RenderRequest
 from tests.pipelines.reference import distance, photo, reference, row_of, run
 
-TOLERANCE = 1e-4  # relative L2 in float32; 1e-6 is what was seen
+TOLERANCE = 1e-4  # relative L2 in float32; 3.2e-7 is the worst that was seen on the tiny models
 STRENGTHS = (None, 0.3, 0.6, 1.0)  # None: text-to-image
 
 
@@ -177,6 +177,5 @@ def test_a_broken_engine_fails_the_comparison(tiny, monkeypatch, break_it):
     theirs = reference(tiny, request)
     assert distance(run(tiny, [row_of(tiny, request)])[0], theirs) < TOLERANCE
     break_it(monkeypatch)
-    broken = distance(run(tiny, [row_of(tiny, request)])[0], theirs)
-    print("BROKEN", broken)
-    assert broken > TOLERANCE
+    # 0.01 to 1.3 was seen.
+    assert distance(run(tiny, [row_of(tiny, request)])[0], theirs) > 10 * TOLERANCE

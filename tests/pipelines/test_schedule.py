@@ -18,7 +18,6 @@ CONFIGS = {
     "static shift": {"shift": 3.0},
     "linear": DEV | {"time_shift_type": "linear"},
     "other lengths": DEV | {"base_image_seq_len": 64, "max_image_seq_len": 1024},
-    "terminal": DEV | {"shift_terminal": 0.1},
 }
 
 

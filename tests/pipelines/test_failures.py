@@ -1,0 +1,153 @@
+"""A request that fails ends alone, with its cause; the engine serves the others and the next."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pipelines import decode, denoise
+from pipelines.engine import PictureEngine
+from pipelines.flux1 import Flux1
+from pipelines.previews import Previewer
+from pipelines.requests import RequestDone, RequestFailed
+from tests.pipelines.reference import photo
+from tests.pipelines.test_engine import REQUEST, finish, pictures
+
+BAD_SEED = 666
+
+
+def outcome(tiny) -> dict[str, object]:
+    """Last event of a bad request and of two good ones that ran beside it, then of one more."""
+    engine = PictureEngine(tiny)
+    engine.submit(replace(REQUEST, id="before"))
+    engine.submit(replace(REQUEST, id="bad", seeds=(1, BAD_SEED)))
+    engine.submit(replace(REQUEST, id="beside"))
+    events = finish(engine)
+    engine.submit(replace(REQUEST, id="after"))
+    events += finish(engine)
+    return {event.request_id: event for event in events}
+
+
+def assert_only_bad_failed(last: dict[str, object], code: str, words: str) -> None:
+    failed = last.pop("bad")
+    assert isinstance(failed, RequestFailed)
+    assert failed.code == code and words in failed.message
+    assert last == {name: RequestDone(name) for name in ("before", "beside", "after")}
+
+
+def break_step(monkeypatch, error: Exception) -> None:
+    """Any forward with the bad row in it raises, as a device does: nobody knows whose fault."""
+    real = denoise._velocities
+
+    def velocities(model, rows):
+        if any(row.seed == BAD_SEED for row in rows):
+            raise error
+        return real(model, rows)
+
+    monkeypatch.setattr(denoise, "_velocities", velocities)
+
+
+@pytest.mark.parametrize(
+    "error, code, words",
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), "out_of_memory", "smaller size"),
+        (MemoryError(), "out_of_memory", "smaller size"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"),
+            "out_of_memory",
+            "smaller size",
+        ),
+        (RuntimeError("shapes differ"), "engine_error", "RuntimeError: shapes differ"),
+    ],
+)
+def test_a_step_that_raises(tiny, monkeypatch, error, code, words):
+    break_step(monkeypatch, error)
+    assert_only_bad_failed(outcome(tiny), code, words)
+
+
+def test_a_prediction_that_is_not_finite(tiny, monkeypatch):
+    real = denoise._velocities
+
+    def velocities(model, rows):
+        found = real(model, rows)
+        return [v * torch.nan if row.seed == BAD_SEED else v for row, v in zip(rows, found)]
+
+    monkeypatch.setattr(denoise, "_velocities", velocities)
+    assert_only_bad_failed(outcome(tiny), "not_finite", "not numbers")
+
+
+def test_a_decode_that_raises(tiny, monkeypatch):
+    real = decode.decode_rows
+
+    def decode_rows(model, rows):
+        if any(row.seed == BAD_SEED for row in rows):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(model, rows)
+
+    monkeypatch.setattr("pipelines.engine.decode_rows", decode_rows)
+    assert_only_bad_failed(outcome(tiny), "out_of_memory", "smaller size")
+
+
+def test_pixels_that_are_not_finite(tiny, monkeypatch):
+    real = Flux1.decode
+    monkeypatch.setattr(Flux1, "decode", lambda self, x, grid: real(self, x, grid) * torch.nan)
+    engine = PictureEngine(tiny, clock=lambda: 0.0)
+    engine.submit(REQUEST)
+    failed = finish(engine)[-1]
+    assert isinstance(failed, RequestFailed) and failed.code == "not_finite"
+
+
+def test_an_encoding_that_raises(tiny, monkeypatch):
+    real = Flux1.encode_prompts
+
+    def encode_prompts(self, prompts):
+        if prompts[0][0] == "unreadable":
+            raise RuntimeError("no such token")
+        return real(self, prompts)
+
+    monkeypatch.setattr(Flux1, "encode_prompts", encode_prompts)
+    engine = PictureEngine(tiny)
+    engine.submit(replace(REQUEST, id="bad", prompt="unreadable"))
+    engine.submit(replace(REQUEST, id="good"))
+    last = {event.request_id: event for event in finish(engine)}
+    assert last["bad"] == RequestFailed(
+        "bad", "engine_error", "The engine failed: RuntimeError: no such token"
+    )
+    assert last["good"] == RequestDone("good")
+
+
+def test_a_source_that_cannot_be_encoded(tiny, monkeypatch):
+    def encode_picture(self, pixels):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Flux1, "encode_picture", encode_picture)
+    engine = PictureEngine(tiny)
+    engine.submit(replace(REQUEST, source=photo(48, 32), strength=0.5))
+    assert [type(event) for event in finish(engine)] == [RequestFailed]
+
+
+def test_a_preview_that_raises_costs_only_the_preview(tiny, monkeypatch):
+    def draw(self, row):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Previewer, "draw", draw)
+    engine = PictureEngine(tiny)
+    engine.submit(REQUEST)
+    events = finish(engine)
+    assert len(pictures(events)) == 2 and events[-1] == RequestDone("r")
+
+
+def test_out_of_memory_in_a_group_runs_it_in_smaller_ones_from_then_on(tiny, monkeypatch):
+    real, sizes = denoise._velocities, []
+
+    def velocities(model, rows):
+        sizes.append(len(rows))
+        if len(rows) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(model, rows)
+
+    monkeypatch.setattr(denoise, "_velocities", velocities)
+    engine = PictureEngine(tiny)
+    engine.submit(replace(REQUEST, seeds=(1, 2, 3, 4), steps=2))
+    assert len(pictures(finish(engine))) == 4
+    assert sizes == [4, 2, 2, 2, 2]
