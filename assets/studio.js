@@ -85,8 +85,8 @@
     const buttons = document.createElement("div");
     buttons.className = "view-buttons";
     buttons.append(
-      download, action("Use these settings", "use"), action("Use as source", "source"),
-      action("Copy settings", "copy"), action("Delete", "delete", "danger"),
+      download, action("Use these settings", "use", "wide"), action("Use as source", "source"),
+      action("Copy settings", "copy"), action("Delete", "delete", "wide danger"),
     );
     side.append(close, document.createElement("p"), document.createElement("dl"), buttons);
     view.append(stage, side);
@@ -211,6 +211,8 @@
     if (button) DO[button.dataset.do]?.(button);
     const shot = event.target.closest(".shot[data-picture]");
     if (shot) show(shot);
+    // On a phone the controls are below the picture: go up to watch it.
+    if (event.target.closest("#generate") && matchMedia("(max-width: 860px)").matches) scrollTo({ top: 0 });
   });
 
   const isTyping = (element) => Boolean(element?.closest("input:not([type=radio]), textarea, [contenteditable]"));

@@ -4,6 +4,7 @@ One thread calls everything here. `submit` and `cancel` only take notes; `tick` 
 tells what happened.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ from pipelines.requests import (
 MAX_TOKENS = {"cuda": 7 * (4096 + 512), "cpu": 2048}
 MAX_LOST_CHARACTERS = 500  # of a prompt's end, in a warning
 NOT_FINITE = "The model's prediction has values that are not numbers. Try other settings or a seed."
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -173,13 +175,17 @@ class PictureEngine:
         if len(rows) == 1:
             self._fail(self._job(rows[0]), broken)
             return []
-        if broken.code == OutOfMemory.code:
-            self._lower_limit(sum(row.tokens for row in rows) // 2)
         middle = len(rows) // 2
-        return self._step_group(rows[:middle]) + self._step_group(rows[middle:])
+        stepped = self._step_group(rows[:middle]) + self._step_group(rows[middle:])
+        if broken.code == OutOfMemory.code and len(stepped) == len(rows):
+            # No row was at fault: the group was too large, and would be in every tick.
+            self._lower_limit(sum(row.tokens for row in rows) // 2)
+        return stepped
 
     def _lower_limit(self, tokens: int) -> None:
-        self._max_tokens = self._admission.max_tokens = min(self._max_tokens, tokens)
+        if tokens < self._max_tokens:
+            log.warning("Out of memory: from now on %d tokens run at once", tokens)
+            self._max_tokens = self._admission.max_tokens = tokens
 
     def _report(self, rows: Sequence[Row]) -> None:
         due = {job.request.id for job in self._jobs.values() if self._clock() >= job.next_preview_s}

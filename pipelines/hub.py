@@ -36,7 +36,7 @@ def download(repository: str, token: str | None, on_progress: OnProgress) -> Pat
 def _explained(repository: str, token: str | None) -> Iterator[None]:
     try:
         yield
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
+    except (errors.HTTPError, errors.HFValidationError, OSError) as error:
         raise explain(error, repository, token) from error
 
 
@@ -61,7 +61,8 @@ def explain(error: Exception, repository: str, token: str | None) -> PipelineErr
             )
         case errors.HfHubHTTPError():
             return _explain_status(error, repository, give_token)
-        case errors.LocalEntryNotFoundError() | errors.OfflineModeIsEnabled() | ConnectionError():
+        case errors.LocalEntryNotFoundError() | ConnectionError() | errors.HTTPError():
+            # Any HTTP error that is left has no answer: no route, no name, no time, a proxy.
             return HubOffline(
                 f"{repository} is not on this machine and the hub cannot be reached: the machine "
                 "is offline. Connect it to the internet (and unset HF_HUB_OFFLINE), or give "

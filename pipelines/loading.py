@@ -74,9 +74,7 @@ def _check_weights(folder: Path) -> None:
     index = next(folder.glob("*.safetensors.index.json"), None)
     if index is None:
         if not any(folder.glob("*.safetensors")):
-            raise LoadFailed(
-                f"The model's folder is incomplete: {folder} has no .safetensors file."
-            )
+            raise LoadFailed(f"The model's folder is incomplete: no .safetensors in {folder}.")
         return
     shards = sorted(set(read_json(index).get("weight_map", {}).values()))
     for shard in shards:

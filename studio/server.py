@@ -58,7 +58,11 @@ def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
     app.include_router(images_router(jobs))
     app.include_router(unknown_router())
     app = mount_page(
-        app, jobs, max_upload_bytes=settings.max_upload_bytes, root_path=settings.root_path or None
+        app,
+        jobs,
+        max_upload_bytes=settings.max_upload_bytes,
+        max_upload_pixels=settings.max_source_px,
+        root_path=settings.root_path or None,
     )
     app.add_middleware(AccessMiddleware, policy=policy)
     return app

@@ -34,7 +34,12 @@ SPEC: dict[str, Any] = {
     "licence": "Apache-2.0",
 }
 # The parts as they are stored; on a CPU they are run in float32.
-STORED = {"transformer": torch.bfloat16, "vae": torch.float16}
+STORED = {
+    "transformer": torch.bfloat16,
+    "text_encoder": torch.bfloat16,
+    "text_encoder_2": torch.bfloat16,
+    "vae": torch.float16,
+}
 CARD = Path(__file__).parent / "card.md"
 
 
@@ -93,6 +98,8 @@ def save(pipeline: FluxPipeline, out: Path) -> None:
         pipeline.save_pretrained(folder, safe_serialization=True)
         for name in STORED:
             getattr(pipeline, name).float()
+        for name in ("text_encoder", "text_encoder_2"):
+            load_as_float32(folder / name / "config.json")
         (folder / "studio.json").write_text(json.dumps(SPEC, indent=2) + "\n")
         if CARD.exists():
             shutil.copy(CARD, folder / "README.md")
@@ -100,6 +107,12 @@ def save(pipeline: FluxPipeline, out: Path) -> None:
         if out.exists():
             out.rename(old)
         folder.rename(out)
+
+
+def load_as_float32(config: Path) -> None:
+    """transformers loads in the type that ``dtype`` names; diffusers' own parts in float32."""
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps({**content, "dtype": "float32"}, indent=2) + "\n")
 
 
 def weight_bytes(folder: Path) -> int:

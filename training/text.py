@@ -82,6 +82,7 @@ def clip_config(vocabulary: int) -> CLIPTextConfig:
         bos_token_id=0,
         eos_token_id=1,
         pad_token_id=1,
+        attn_implementation="eager",  # see training/attention.py
     )
 
 

@@ -21,6 +21,7 @@ from diffusers import FluxTransformer2DModel
 from torch import Tensor, nn
 
 from training import budget
+from training.attention import use_matrix_attention
 from training.latents import STAGES, Chunk, Pool
 from training.optimisers import MuonAndAdam
 from training.text import WIDTH, Text
@@ -150,8 +151,8 @@ def train(args: argparse.Namespace) -> None:
         load_start(painter, ema, state)
     painter.to(device)
     ema.to(device)
-    if args.compile:
-        painter.transformer.compile(dynamic=False)
+    if device == "cpu":
+        use_matrix_attention()
     optimiser = MuonAndAdam(*matrices_of(painter), args.muon_rate, args.adam_rate)
     if state:
         optimiser.load_state_dict(state["optimiser"])
@@ -201,7 +202,6 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs", type=Path, default=RUNS)
     parser.add_argument("--log-every", type=int, default=50)
-    parser.add_argument("--compile", action="store_true", help="torch.compile the transformer")
     parser.add_argument("--resume", action="store_true")
     train(parser.parse_args())
 

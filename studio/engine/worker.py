@@ -52,6 +52,8 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
 
     tell(EngineStatus("loading", "importing PyTorch", 0.0))
     try:
+        import torch
+
         from pipelines.engine import PictureEngine
         from pipelines.loading import load
 
@@ -60,13 +62,12 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
 
         model = load(
             config.spec,
-            device=config.device,
-            dtype=config.dtype,
+            device=_device(config.device),
+            dtype=None if config.dtype == "auto" else getattr(torch, config.dtype),
             token=config.hf_token,
             on_progress=on_progress,
         )
-        limits = {} if config.max_tokens is None else {"max_tokens": config.max_tokens}
-        engine = PictureEngine(model, **limits)
+        engine = PictureEngine(model, max_tokens=config.max_tokens)
     except Exception as error:  # whatever it is, the page and /health/ready must name it
         known = isinstance(error, PipelineError)
         tell(EngineStatus("failed", str(error) if known else f"{type(error).__name__}: {error}"))
@@ -79,6 +80,13 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
             _obey(engine, inbox.get())
         for event in engine.tick():
             tell(event)
+
+
+def _device(name: str) -> str:
+    """`auto` takes CUDA where it is."""
+    import torch
+
+    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _obey(engine: "PictureEngine", message: Message) -> None:

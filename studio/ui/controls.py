@@ -7,7 +7,7 @@ import gradio as gr
 
 from pipelines.specs import ModelSpec
 from studio.request import DEFAULT_QUALITY, DEFAULT_STRENGTH, MAX_GUIDANCE
-from studio.ui.form import DEFAULT_TRUE_CFG, FIXED, MIN_STRENGTH, MIN_TRUE_CFG, PIXEL_STEP, RANDOM
+from studio.ui.form import DEFAULT_TRUE_CFG, FIXED, MIN_STRENGTH, MIN_TRUE_CFG, RANDOM
 from studio.ui.sizes import (
     CUSTOM,
     MATCH,
@@ -18,11 +18,12 @@ from studio.ui.sizes import (
     smallest_side,
 )
 
+ADD_PICTURE = "Start from a picture"
 NO_GUIDANCE = "Off: this model has no guidance embedding, so the value would do nothing."
 LOSSLESS = "Off: PNG is lossless."
 NO_NEGATIVE = "Off: it acts only with something to avoid."
 DOUBLE_TIME = "Every step runs twice, so a picture takes twice the time."
-WHEN_RANDOM = "drawn anew each time"
+WHEN_RANDOM = "new each time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def build_source() -> SourceControls:
     """An upload tile, or the picture with its strength."""
     with gr.Column(elem_id="source", elem_classes="group"):
         upload = gr.UploadButton(
-            "Start from a picture",
+            ADD_PICTURE,
             file_types=["image"],
             type="filepath",
             elem_id="upload",
@@ -141,7 +142,7 @@ def build_shape(spec: ModelSpec) -> ShapeControls:
                     value=value,
                     label=label,
                     precision=0,
-                    step=max(PIXEL_STEP, spec.size_multiple),
+                    step=spec.size_multiple,
                     info=f"{smallest_side(spec)} to {largest_side(spec)} px",
                     min_width=0,
                 )

@@ -4,20 +4,29 @@ from dataclasses import replace
 from typing import Any
 
 import gradio as gr
-from gradio.components import Component
+from gradio.blocks import Block
 
 from studio.errors import StudioError
 from studio.jobs import Jobs
 from studio.request import PictureRequest
-from studio.ui.controls import DOUBLE_TIME, LOSSLESS, NO_NEGATIVE, WHEN_RANDOM
-from studio.ui.form import FIELDS, FIXED, FormValues, checked, draft_of, from_settings, received
+from studio.ui.controls import ADD_PICTURE, DOUBLE_TIME, LOSSLESS, NO_NEGATIVE, WHEN_RANDOM
+from studio.ui.form import (
+    FIELDS,
+    FIXED,
+    FormValues,
+    asked_size,
+    checked,
+    draft_of,
+    from_settings,
+    received,
+)
 from studio.ui.history import form_updates
 from studio.ui.layout import Page
 from studio.ui.notes import plan_line, plan_problem, problem, strength_note, told
-from studio.ui.sizes import CUSTOM, MATCH
+from studio.ui.sizes import CUSTOM, MATCH, areas
 from studio.ui.source import UploadLimits, read_upload, source_card, upload_size
 
-Updates = dict[Component, Any]
+Updates = dict[Block, Any]
 
 # Runs in the browser: the form goes into its storage without a way over the server.
 KEEP_JS = f"(...values) => Object.fromEntries({list(FIELDS)}.map((name, i) => [name, values[i]]))"
@@ -30,6 +39,7 @@ class Editing:
         self._jobs = jobs
         self._page = page
         self._limits = limits
+        self._has_areas = len(areas(jobs.spec)) > 1
 
     def restore(self, stored: object) -> Updates:
         """The form as this browser left it."""
@@ -58,6 +68,7 @@ class Editing:
             source.card: source_card(picture),
             source.filled: gr.update(visible=True),
             source.empty: gr.update(visible=False),
+            source.upload: gr.update(label="Another picture"),
             source.use_settings: gr.update(visible=picture.settings is not None),
             page.shape.shape: MATCH,
         }
@@ -87,7 +98,7 @@ class Editing:
     def _without_source(self) -> Updates:
         source = self._page.source
         return {
-            source.upload: None,
+            source.upload: gr.update(value=None, label=ADD_PICTURE),
             source.card: "",
             source.filled: gr.update(visible=False),
             source.empty: gr.update(visible=True),
@@ -99,10 +110,10 @@ class Editing:
             size = upload_size(upload, self._limits) if upload else None
             prompt = values.prompt.strip() or "…"  # the size is planned before there is a prompt
             draft = draft_of(replace(values, prompt=prompt), spec, size)
-            request, notices = self._jobs.plan(draft)
+            request, _ = self._jobs.plan(draft)
         except StudioError as error:
             return plan_problem(error), None
-        return plan_line(request, notices, size), request
+        return plan_line(request, asked_size(values), size), request
 
     def _acting(self, values: FormValues, request: PictureRequest | None) -> Updates:
         page = self._page
@@ -112,7 +123,7 @@ class Editing:
         return {
             page.source.strength_note: strength_note(values.strength, request),
             page.shape.custom: gr.update(visible=values.shape == CUSTOM),
-            page.shape.area: gr.update(interactive=values.shape != CUSTOM),
+            page.shape.area: gr.update(visible=self._has_areas and values.shape != CUSTOM),
             page.seed.seed: gr.update(
                 interactive=is_fixed, placeholder="a number" if is_fixed else WHEN_RANDOM
             ),

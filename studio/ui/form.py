@@ -23,7 +23,6 @@ MAX_PICTURES = 4
 DEFAULT_TRUE_CFG = 3.0
 MIN_STRENGTH = 0.01
 MIN_TRUE_CFG = 1.1  # at 1 the negative prompt does nothing
-PIXEL_STEP = 8  # the API's own rule; the model's grid may be coarser
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +140,24 @@ def checked(raw: Mapping[str, Any], spec: ModelSpec, max_images: int) -> FormVal
     )
 
 
+def asked_size(values: FormValues) -> tuple[float | None, float | None] | None:
+    """The size as typed; None where a shape was chosen."""
+    return (values.width, values.height) if values.shape == CUSTOM else None
+
+
 def _size(
     values: FormValues, spec: ModelSpec, source_size: tuple[int, int] | None
 ) -> tuple[int, int]:
     if values.shape != CUSTOM:
         shape = values.shape if values.shape != MATCH or source_size else "1:1"
         return size_of(shape, values.area, spec, source_size)
-    width, height = (_side(name, getattr(values, name)) for name in ("width", "height"))
-    return width, height
+    return _side("width", values.width, spec), _side("height", values.height, spec)
 
 
-def _side(name: str, value: float | None) -> int:
+def _side(name: str, value: float | None, spec: ModelSpec) -> int:
     if value is None or not math.isfinite(value):
         raise BadRequest(f"The {name} is empty: type a number of pixels.", param=name)
-    return int(value) // PIXEL_STEP * PIXEL_STEP  # the line under the prompt shows what is made
+    return int(value) // spec.size_multiple * spec.size_multiple  # `plan_line` says so
 
 
 def _seed(text: str) -> int:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import gradio as gr
-from gradio.components import Component
+from gradio.blocks import Block
 
 from studio.errors import StudioError
 from studio.job import Picture
@@ -14,7 +14,7 @@ from studio.ui.notes import problem, told
 from studio.ui.owner import owner_of
 from studio.ui.shots import strip
 
-Updates = dict[Component, Any]
+Updates = dict[Block, Any]
 
 PAGE_SIZE = 24
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import gradio as gr
-from gradio.components import Component
 
 from pipelines.specs import ModelSpec
 from studio.ui.controls import (
@@ -19,6 +18,8 @@ from studio.ui.controls import (
     build_source,
 )
 from studio.ui.form import MAX_PICTURES
+
+Control = gr.Textbox | gr.Radio | gr.Number | gr.Slider
 
 _BRIDGE_JS = "window.studioTell = (event, data) => trigger(event, data);"
 
@@ -44,11 +45,12 @@ class Page:
     guidance: GuidanceControls
     bridge: gr.HTML  # what a click inside an HTML fragment asks for
     submitted: gr.Textbox  # id of the job handed in by this page last
+    reported: gr.Textbox  # the same, once the stage has shown it
     seen: gr.Textbox  # what the stage shows: a job's id, or `idle:…`
     shown: gr.State  # pictures in the strip
     stored: gr.BrowserState  # the form, kept by the browser over a reload
 
-    def form(self) -> list[Component]:
+    def form(self) -> list[Control]:
         """The controls in the order of `FormValues`."""
         return [
             self.prompt,
@@ -99,6 +101,7 @@ def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
             guidance = build_guidance(spec)
         bridge = gr.HTML(elem_id="bridge", apply_default_css=False, js_on_load=_BRIDGE_JS)
         submitted = gr.Textbox("", elem_id="submitted", visible="hidden", show_label=False)
+        reported = gr.Textbox("", elem_id="reported", visible="hidden", show_label=False)
         seen = gr.Textbox("", elem_id="seen", visible="hidden", show_label=False)
     return Page(
         topbar=topbar,
@@ -118,6 +121,7 @@ def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
         guidance=guidance,
         bridge=bridge,
         submitted=submitted,
+        reported=reported,
         seen=seen,
         shown=gr.State(page_size),
         # Not a secret: without a fixed key, Gradio draws one at each start and forgets the form.

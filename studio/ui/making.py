@@ -1,18 +1,19 @@
 """Handlers that start and stop a job and that show what it does. None of them makes a picture.
 
-Closing a page kills a running Gradio generator, so `follow` only watches: it is started by the page's
-opening, by a submit and by a slow timer, and finds the owner's jobs by itself. That is how a reload,
-a second tab, a phone that slept and a restarted server all show the same job again.
+Closing a page kills a running Gradio generator, so `follow` only watches. It is started by the
+page's opening, by a submit and by a slow timer, and finds the owner's jobs by itself. That is how a
+reload, a second tab, a phone that slept and a restarted server all show the same job again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any, cast
 
 import gradio as gr
-from gradio.components import Component
+from gradio.blocks import Block
 
-from studio.errors import StudioError
+from studio.errors import NotFound, StudioError
 from studio.job import JobView, Picture
 from studio.jobs import Jobs
 from studio.ui.form import FormValues, draft_of, received
@@ -25,7 +26,7 @@ from studio.ui.source import UploadLimits, read_upload
 from studio.ui.stage import idle_stage, is_opening, job_stage
 from studio.ui.topbar import topbar
 
-Updates = dict[Component, Any]
+Updates = dict[Block, Any]
 
 OPENING_POLL_S = 0.4  # how often the loading percent is looked at
 IDLE = "idle"
@@ -61,33 +62,49 @@ class Making:
         """Cancel the job that the stage shows; the page can hand in the next at once."""
         owner = owner_of(request)
         page = self._page
-        try:
-            view = self._jobs.cancel(seen, owner)
-        except StudioError as error:
-            return {page.problem: problem(error)}
-        others = self._active(owner)
-        if others:
+        active = [view.id for view in self._active(owner)]
+        if not active:
+            return {page.stop: gr.update(visible=False)}
+        # Right after a submit the stage may still show what came before.
+        view = self._jobs.cancel(seen if seen in active else active[0], owner)
+        if len(active) > 1:
             return {page.stop: gr.update(visible=True)}
         return {page.stop: gr.update(visible=False), page.stage: self._stage(view, 0)}
 
-    async def follow(self, seen: str, shown: int, request: gr.Request) -> AsyncIterator[Updates]:
-        """Show this owner's jobs, oldest first, until none is left, or the model while it loads."""
+    async def follow(
+        self, seen: str, submitted: str, reported: str, shown: int, request: gr.Request
+    ) -> AsyncGenerator[Updates]:
+        """Show this owner's jobs, oldest first, until none is left, or the model while it loads.
+
+        `submitted` is shown even when it ended before anybody looked, as a refused job does.
+        """
         owner = owner_of(request)
         while True:
             active = self._active(owner)
-            if active:
-                seen = active[0].id
-                async for view in self._jobs.watch(seen, owner):
-                    yield await self._frame(view, owner, shown)
+            job_id = active[0].id if active else submitted if submitted != reported else ""
+            if job_id:
+                reported = submitted if job_id == submitted else reported
+                async with aclosing(self._watch(job_id, owner)) as views:
+                    async for view in views:
+                        updates = await self._frame(view, owner, shown)
+                        yield updates | {self._page.reported: reported}
+                seen = job_id
                 continue
             status = self._jobs.engine_status
             key = f"{IDLE}:{status.state}:{status.fraction}:{status.detail}"
-            if seen != key:
-                yield await self._idle(seen, key, owner, shown)
-                seen = key if not seen or seen.startswith(IDLE) else seen
+            # Always something: Gradio empties every output of a generator that yields nothing.
+            yield await self._idle(seen, key, owner, shown)
+            seen = key if seen.startswith(IDLE) or not seen else seen
             if not is_opening(status):
                 return
             await asyncio.sleep(OPENING_POLL_S)
+
+    async def _watch(self, job_id: str, owner: str) -> AsyncGenerator[JobView]:
+        watch = cast("AsyncGenerator[JobView]", self._jobs.watch(job_id, owner))
+        async with aclosing(watch) as views:
+            with suppress(NotFound):  # a job that another owner submitted from this browser
+                async for view in views:
+                    yield view
 
     def _submit(self, values: FormValues, upload: str | None, owner: str) -> JobView:
         picture = read_upload(upload, self._limits) if upload else None
@@ -118,7 +135,7 @@ class Making:
         """The first look at the page shows everything; later ones leave a finished job standing."""
         page = self._page
         updates: Updates = {page.topbar: self._topbar(), page.stop: gr.update(visible=False)}
-        if seen and not seen.startswith(IDLE):
+        if seen == key or (seen and not seen.startswith(IDLE)):
             return updates
         latest = await asyncio.to_thread(self._latest, owner)
         status, model = self._jobs.engine_status, self._jobs.spec.name

@@ -28,7 +28,9 @@ def steps_words(request: PictureRequest) -> str:
 
 
 def plan_line(
-    request: PictureRequest, notices: tuple[Notice, ...], source_size: tuple[int, int] | None
+    request: PictureRequest,
+    asked: tuple[float | None, float | None] | None,
+    source_size: tuple[int, int] | None,
 ) -> str:
     """What Generate would make now, in exact pixels, and what was changed to get there."""
     parts = [f"<b>{request.width} × {request.height} px</b>", escape(steps_words(request))]
@@ -36,10 +38,12 @@ def plan_line(
         parts.append(f"{request.count} pictures")
     if request.true_cfg_scale > 1 and request.negative_prompt:
         parts.append("twice the time")
-    said = [notice.message for notice in notices if notice.code == "size_floored"]
+    said = ""
+    if asked is not None and asked != (request.width, request.height):
+        said += _note("Floored to the model's grid.")
     if source_size is not None and _is_cropped(source_size, request):
-        said.append("The source picture is cropped around its centre to this shape.")
-    return _line(" · ".join(parts)) + "".join(_note(text) for text in said)
+        said += _note("The source picture is cropped around its centre to this shape.")
+    return _line(" · ".join(parts)) + said
 
 
 def plan_problem(error: StudioError) -> str:

@@ -32,12 +32,13 @@ def build_page(
 ) -> gr.Blocks:
     """The page's components and handlers, which speak to `jobs` and to nothing else."""
     limits = UploadLimits(max_upload_bytes, max_upload_pixels)
-    with gr.Blocks(
+    demo = gr.Blocks(
         title=TITLE,
         analytics_enabled=False,
         fill_width=True,
         delete_cache=(UPLOADS_SWEPT_EVERY_S, UPLOADS_KEPT_S),
-    ) as demo:
+    )
+    with demo:
         page = build_layout(jobs.spec, max_images=jobs.max_images, page_size=PAGE_SIZE)
         wire(
             demo,
@@ -47,21 +48,27 @@ def build_page(
             history=History(jobs, page),
         )
     # No limit: watchers of many tabs must never keep a submit or a Stop waiting.
-    return demo.queue(api_open=False, default_concurrency_limit=None)
+    demo.queue(api_open=False, default_concurrency_limit=None)
+    return demo
 
 
 def mount_page(
-    app: FastAPI, jobs: Jobs, *, max_upload_bytes: int, root_path: str | None = None
+    app: FastAPI,
+    jobs: Jobs,
+    *,
+    max_upload_bytes: int,
+    max_upload_pixels: int = MAX_UPLOAD_PIXELS,
+    root_path: str | None = None,
 ) -> FastAPI:
     """Serve the page at `/` of `app`, after the routes that `app` has already."""
-    return gr.mount_gradio_app(
+    page = build_page(jobs, max_upload_bytes=max_upload_bytes, max_upload_pixels=max_upload_pixels)
+    gr.mount_gradio_app(
         app,
-        build_page(jobs, max_upload_bytes=max_upload_bytes),
+        page,
         path="/",
         root_path=root_path,
         theme=studio_theme(),
-        css_paths=_ASSETS / "studio.css",
-        head=f"<script>{(_ASSETS / 'studio.js').read_text(encoding='utf-8')}</script>",
+        head=_head(),
         favicon_path=str(_ASSETS / "favicon.png"),
         max_file_size=max_upload_bytes,
         show_error=True,
@@ -71,6 +78,16 @@ def mount_page(
         ssr_mode=False,
         mcp_server=False,
     )
+    return app
+
+
+def _head() -> str:
+    """Style and script. Gradio's own `css` would repeat every rule under a prefix of its own, and
+    would keep only the prefixed copy of a media query, which then misses the dialogs."""
+    style, script = (
+        (_ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "studio.js")
+    )
+    return f"<style>{style}</style><script>{script}</script>"
 
 
 def _examples() -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Finished pictures as HTML: buttons that open the large view, and the history strip.
 
-Pictures are shown by the studio's own owner-checked routes. Gradio's picture components would make a
-lossy WebP of them and serve a copy to anyone. Addresses are relative, so they work below a proxy's
-path. Every value is escaped; the script reads the settings from `data-` attributes.
+Pictures are shown by the studio's own owner-checked routes. Gradio's picture components would make
+a lossy WebP of them and serve a copy to anyone. Addresses are relative, so they work below a
+proxy's path. Every value is escaped; the script reads the settings from `data-` attributes.
 """
 
 import json
@@ -31,6 +31,8 @@ def shown_settings(picture: Picture) -> dict[str, object]:
     values = picture.request.to_dict() | {"seed": picture.seed, "count": 1}
     if not picture.request.has_source:
         values.pop("strength")
+    if not picture.request.guidance_scale:
+        values.pop("guidance_scale")
     if picture.format == "png":
         values.pop("quality")
     return {name: value for name, value in values.items() if value is not None}

@@ -20,7 +20,7 @@ CUSTOM = "custom"  # width and height as typed
 SHAPES: tuple[str, ...] = (*RATIOS, MATCH, CUSTOM)
 STANDARD = "standard"
 
-# Half, twice and four times the native area: one step is clearly seen and costs about that much time.
+# Half, twice and four times the native area: each step is clearly seen and costs as much more.
 _AREAS: tuple[tuple[str, str, float], ...] = (
     ("small", "Small", 0.5),
     (STANDARD, "Standard", 1.0),

@@ -29,7 +29,7 @@ def read_upload(path: str, limits: UploadLimits) -> LoadedPicture:
 
 @lru_cache(maxsize=256)
 def upload_size(path: str, limits: UploadLimits) -> tuple[int, int]:
-    """Width and height; kept, since Gradio names an upload after its content and never rewrites it."""
+    """Width and height; kept, since Gradio names an upload after its content."""
     height, width = read_upload(path, limits).pixels.shape[:2]
     return width, height
 

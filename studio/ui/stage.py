@@ -60,8 +60,7 @@ def done_stage(pictures: Sequence[Picture], count: int) -> str:
         return _message("stopped", "Nothing here any more", "These pictures were deleted.")
     first = pictures[0]
     cells = [shot(picture, is_thumbnail=False) for picture in pictures]
-    seeds = ", ".join(str(picture.seed) for picture in pictures)
-    facts = [f"{first.width} × {first.height} px", f"seed {seeds}", steps_words(first.request)]
+    facts = [f"{first.width} × {first.height} px", _seeds(pictures), steps_words(first.request)]
     return (
         f"{_grid(cells, first.width / first.height, 'done')}"
         f"<p class='caption'><span class='caption-prompt'>{escape(first.request.prompt)}</span>"
@@ -81,6 +80,11 @@ def idle_stage(
     if is_opening(status):
         return _opening(status, model)
     return _empty(examples)
+
+
+def _seeds(pictures: Sequence[Picture]) -> str:
+    first, last = pictures[0].seed, pictures[-1].seed
+    return f"seed {first}" if len(pictures) == 1 else f"seeds {first} to {last}"
 
 
 def _cells_at_work(view: JobView) -> list[str]:
@@ -155,7 +159,8 @@ def _opening(status: EngineStatus, model: str) -> str:
     return (
         f"<div class='message opening' role='status'><h2>{escape(status_words(status))}</h2>"
         f"<div class='bar{kind}'><i style='width:{width}%'></i></div>"
-        f"<p>{escape(model)}. You can write the prompt meanwhile; it will start by itself.</p></div>"
+        f"<p>{escape(model)} is on its way. Write the prompt meanwhile: it starts by itself.</p>"
+        "</div>"
     )
 
 
@@ -166,7 +171,8 @@ def _empty(examples: Sequence[str]) -> str:
     )
     return (
         "<div class='message empty'><h2>What would you like to see?</h2>"
-        f"<p>Describe it below, or begin with one of these.</p><div class='chips'>{chips}</div></div>"
+        "<p>Describe it below, or begin with one of these.</p>"
+        f"<div class='chips'>{chips}</div></div>"
     )
 
 

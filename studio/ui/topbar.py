@@ -6,8 +6,9 @@ from studio.engine.protocol import EngineStatus
 from studio.ui.stage import is_opening, status_words
 
 _MARK = (
-    "<svg viewBox='0 0 24 24' aria-hidden='true'><path d='M12 2.5a9.5 9.5 0 1 0 9.5 9.5' fill='none' "
-    "stroke='currentColor' stroke-width='2.6' stroke-linecap='round'/>"
+    "<svg viewBox='0 0 24 24' aria-hidden='true'>"
+    "<path d='M12 2.5a9.5 9.5 0 1 0 9.5 9.5' fill='none' stroke='currentColor' "
+    "stroke-width='2.6' stroke-linecap='round'/>"
     "<circle cx='12' cy='12' r='3.6' fill='currentColor'/></svg>"
 )
 _THEME = (

@@ -1,4 +1,4 @@
-"""Which event calls which handler. Every listener is private: the page is not a second public API."""
+"""Which event calls which handler. Every listener is private: this is no second public API."""
 
 from functools import partial
 
@@ -33,18 +33,14 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
         inputs=[*page.form(), page.source.upload],
         outputs=[page.problem, page.submitted, page.stop, seed.note, seed.last, seed.reuse],
     )
-    _on(
-        page.stop.click,
-        making.stop,
-        inputs=page.seen,
-        outputs=[page.problem, page.stop, page.stage],
-    )
+    _on(page.stop.click, making.stop, inputs=page.seen, outputs=[page.stop, page.stage])
     timer = gr.Timer(FOLLOW_EVERY_S)
     _on(
         [demo.load, page.submitted.change, timer.tick],
         making.follow,
-        inputs=[page.seen, page.shown],
+        inputs=[page.seen, page.submitted, page.reported, page.shown],
         outputs=[
+            page.reported,
             page.topbar,
             page.stage,
             page.stop,

@@ -1,5 +1,7 @@
 """Diffusers' own pipelines over a model's modules: what our latents are compared with."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from diffusers.pipelines.flux.pipeline_flux import FluxPipeline
@@ -17,7 +19,7 @@ from pipelines.requests import RenderRequest
 
 def reference(model: Flux1, request: RenderRequest, output_type: str = "latent"):
     """Latents `[tokens, packed]` (or the PIL picture) of picture 0, its noise from the seed."""
-    arguments = {
+    arguments: dict[str, Any] = {
         "prompt": request.prompt,
         "prompt_2": request.secondary_prompt,
         "negative_prompt": request.negative_prompt,

@@ -174,8 +174,8 @@ def test_a_cut_prompt_is_told_with_the_lost_words(tiny):
 def test_the_warning_names_the_prompt_that_was_cut(tiny):
     engine = PictureEngine(tiny)
     long = "a red apple on a blue background " * 4
-    negative = {"negative_prompt": long, "true_cfg_scale": 2.0}
-    engine.submit(replace(REQUEST, prompt=long, secondary_prompt="a frog", **negative))
+    guided = replace(REQUEST, negative_prompt=long, true_cfg_scale=2.0)
+    engine.submit(replace(guided, prompt=long, secondary_prompt="a frog"))
     params = [event.param for event in engine.tick() if isinstance(event, Warned)]
     assert params == ["negative_prompt"]
 

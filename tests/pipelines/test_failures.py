@@ -70,7 +70,8 @@ def test_a_prediction_that_is_not_finite(tiny, monkeypatch):
 
     def velocities(model, rows):
         found = real(model, rows)
-        return [v * torch.nan if row.seed == BAD_SEED else v for row, v in zip(rows, found)]
+        is_bad = [row.seed == BAD_SEED for row in rows]
+        return [v * torch.nan if bad else v for v, bad in zip(found, is_bad, strict=True)]
 
     monkeypatch.setattr(denoise, "_velocities", velocities)
     assert_only_bad_failed(outcome(tiny), "not_finite", "not numbers")
@@ -151,3 +152,13 @@ def test_out_of_memory_in_a_group_runs_it_in_smaller_ones_from_then_on(tiny, mon
     engine.submit(replace(REQUEST, seeds=(1, 2, 3, 4), steps=2))
     assert len(pictures(finish(engine))) == 4
     assert sizes == [4, 2, 2, 2, 2]
+
+
+def test_a_picture_that_never_fits_does_not_slow_the_others_for_ever(tiny, monkeypatch):
+    break_step(monkeypatch, torch.OutOfMemoryError("CUDA out of memory"))
+    engine = PictureEngine(tiny)
+    room = engine._max_tokens
+    engine.submit(replace(REQUEST, id="bad", seeds=(1, BAD_SEED)))
+    engine.submit(replace(REQUEST, id="good"))
+    finish(engine)
+    assert engine._max_tokens == room

@@ -59,6 +59,7 @@ def test_a_missing_repository(monkeypatch):
         errors.LocalEntryNotFoundError("not in the cache"),
         errors.IncompleteSnapshotError("some files are missing", "somewhere"),
         errors.OfflineModeIsEnabled("HF_HUB_OFFLINE is set"),
+        errors.HTTPError("the connection broke in mid-file"),
         ConnectionError("name resolution failed"),
     ],
 )

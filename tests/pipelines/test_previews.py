@@ -1,5 +1,7 @@
 """Previews: of the picture as foreseen, by the VAE or by a fitted matrix."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch.nn.functional as F
 
 from pipelines import previews
 from pipelines.denoise import step_rows
-from pipelines.flux1 import Grid, PictureEncoding, pack, unpack
+from pipelines.flux1 import Flux1, Grid, PictureEncoding, pack, unpack
 from pipelines.previews import Previewer, fit_matrix
 from pipelines.requests import RenderRequest
 from tests.pipelines.reference import distance, photo, row_of, run
@@ -72,7 +74,7 @@ def test_the_matrix_finds_the_colours_of_a_linear_vae():
     vae = LinearVae()
     source = photo(64, 64)
     latents = vae.standardise(vae.encode_picture(source).mean)[None]
-    ours = previews._project(latents, fit_matrix(vae))[0]
+    ours = previews._project(latents, fit_matrix(cast(Flux1, vae)))[0]
     theirs = F.avg_pool2d(torch.tensor(source).permute(2, 0, 1).float() / 127.5 - 1, 8)
     assert (ours - theirs).abs().max() < 0.02
 
@@ -80,9 +82,8 @@ def test_the_matrix_finds_the_colours_of_a_linear_vae():
 def test_the_matrix_shows_the_embedded_models_colours(embedded):
     """Means over 3 x 3 latents, for the matrix cannot see edges."""
     side = embedded.spec.native_width
-    row = row_of(
-        embedded, RenderRequest("r", "a red apple on a blue background", side, side, 6, (1,))
-    )
+    request = RenderRequest("r", "a red apple on a blue background", side, side, 6, (1,))
+    row = row_of(embedded, request)
     run(embedded, [row])
     with torch.inference_mode():
         latents, grid = row.latents[None], row.grid
@@ -90,7 +91,7 @@ def test_the_matrix_shows_the_embedded_models_colours(embedded):
         scale = embedded.spec.size_multiple // 2
         theirs = F.avg_pool2d(embedded.decode(latents, grid).clamp(-1, 1), scale)
     smooth = [F.avg_pool2d(x, 3, stride=1).flatten().numpy() for x in (ours, theirs)]
-    assert np.corrcoef(*smooth)[0, 1] > 0.8
+    assert np.corrcoef(smooth[0], smooth[1])[0, 1] > 0.8
 
 
 @pytest.mark.parametrize("grid", [Grid(2, 3), Grid(4, 1)])

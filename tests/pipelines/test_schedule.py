@@ -1,5 +1,8 @@
 """The schedule equals diffusers', number for number."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from diffusers.pipelines.flux.pipeline_flux import calculate_shift
@@ -10,9 +13,14 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import (
 
 from pipelines import schedule
 
-DEV = {"use_dynamic_shifting": True, "base_shift": 0.5, "max_shift": 1.15, "shift": 3.0}
+DEV: dict[str, Any] = {
+    "use_dynamic_shifting": True,
+    "base_shift": 0.5,
+    "max_shift": 1.15,
+    "shift": 3.0,
+}
 SCHNELL = {"use_dynamic_shifting": False, "shift": 1.0}
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any]] = {
     "dev": DEV,
     "schnell": SCHNELL,
     "static shift": {"shift": 3.0},
@@ -46,10 +54,8 @@ def test_sigmas_fall_from_one_to_zero():
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 12, 20, 28, 50, 100])
 @pytest.mark.parametrize("strength", [0.001, 0.05, 0.1, 0.3, 0.58, 0.6, 0.7, 0.95, 1.0])
 def test_steps_that_run_equal_those_of_diffusers(steps, strength):
-    class Pipeline:
-        scheduler = scheduler_after_set_timesteps(DEV, steps, 64)
-
-    timesteps, count = FluxImg2ImgPipeline.get_timesteps(Pipeline(), steps, strength, "cpu")
+    pipeline: Any = SimpleNamespace(scheduler=scheduler_after_set_timesteps(DEV, steps, 64))
+    timesteps, count = FluxImg2ImgPipeline.get_timesteps(pipeline, steps, strength, "cpu")
     assert schedule.run_steps(steps, strength) == count == len(timesteps)
     assert schedule.first_step(steps, strength) == steps - count
 
