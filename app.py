@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from urllib.parse import urlsplit
 
 # Before anything imports torch in a child: spinning barriers stall the other processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -68,8 +69,9 @@ def _announce(settings: Settings, url: str, policy: AccessPolicy) -> None:
     print(f"Page  {url}/\nAPI   {url}/v1/responses   (docs: {url}/docs)", flush=True)
     if not settings.share:
         return
+    here = urlsplit(url)
     try:
-        public = open_tunnel(int(url.rpartition(":")[2]))
+        public = open_tunnel(here.port or 80, host=here.hostname or "127.0.0.1")
     except ShareFailed as error:
         print(error, file=sys.stderr, flush=True)
         return

@@ -290,5 +290,5 @@
     if (problem) watcher.observe(problem, { subtree: true, childList: true, attributes: true, characterData: true });
     return observe();
   };
-  document.addEventListener("DOMContentLoaded", start);
+  start();
 })();

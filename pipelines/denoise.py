@@ -5,6 +5,7 @@ whatever their steps, prompts, guidance, seeds and strengths; true classifier-fr
 picture two sequences in it. Diffusers' loop for one picture is the special case of one row.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ class Row:
     prompt: PromptEncoding
     negative: PromptEncoding | None = None  # set: true classifier-free guidance
     velocity: Tensor | None = None  # of the last step, the shape of `latents`
+    previewed_s: float = -math.inf  # when it was last shown, by the engine's clock
 
     @property
     def seed(self) -> int:

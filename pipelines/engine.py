@@ -5,7 +5,6 @@ tells what happened.
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from pipelines.denoise import Row, group_rows, new_row, step_rows
 from pipelines.errors import NotFinite, OutOfMemory
 from pipelines.failures import Failure, attempt
 from pipelines.flux1 import Flux1, PictureEncoding, PromptEncoding
-from pipelines.previews import INTERVAL_S, MAX_SHARE, Previewer
+from pipelines.previews import Previewer
 from pipelines.requests import (
     Event,
     PictureDone,
@@ -34,9 +33,10 @@ from pipelines.requests import (
     check_request,
 )
 
-# Tokens in flight. Seven pictures of 1024 x 1024 with their text fill the first, where a batch
-# gains little more; twenty of the embedded model's fill the second and still tick in a second.
-MAX_TOKENS = {"cuda": 7 * (4096 + 512), "cpu": 2048}
+# Tokens in flight. CUDA: seven pictures of 1024 x 1024 with their text, calculated, not measured.
+# CPU: a batch gains nothing (a transformer of the embedded one's shape took 58 ms for one picture
+# and 56 ms each for twenty, one core), so more would only make everybody wait: four of 256 x 256.
+MAX_TOKENS = {"cuda": 7 * (4096 + 512), "cpu": 512}
 MAX_LOST_CHARACTERS = 500  # of a prompt's end, in a warning
 NOT_FINITE = "The model's prediction has values that are not numbers. Try other settings or a seed."
 log = logging.getLogger(__name__)
@@ -50,12 +50,13 @@ class Job:
     pictures_left: int
     prompts: list[PromptEncoding] = field(default_factory=list)
     source: PictureEncoding | None = None
-    next_preview_s: float = -math.inf
 
 
 class PictureEngine:
     """Denoises many requests at once, each picture at its own step.
 
+    A request that fails does so alone. Only an error that leaves the device unusable is raised, by
+    `tick`: the process has to be started anew.
     `max_tokens` bounds the picture and text tokens in flight; `clock` gives seconds.
     """
 
@@ -67,13 +68,11 @@ class PictureEngine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
-        self._clock = clock
-        self._max_tokens = max_tokens or MAX_TOKENS[model.device.type]
+        self._max_tokens = max_tokens or _of_device(MAX_TOKENS, model)
         self._admission = Admission(self._max_tokens)
-        self._previewer = Previewer(model)
+        self._previewer = Previewer(model, clock)
         self._jobs: dict[str, Job] = {}
         self._rows: list[Row] = []
-        self._cancelled: list[str] = []
         self._events: list[Event] = []
 
     @property
@@ -91,10 +90,10 @@ class PictureEngine:
         """
         if request.id in self._jobs:
             raise ValueError(f"request {request.id!r} is already in the engine")
-        job = self._jobs[request.id] = Job(request, len(request.seeds))
+        self._jobs[request.id] = Job(request, len(request.seeds))
         failure = attempt(lambda: check_request(request, self._model.spec))
         if isinstance(failure, Failure):
-            return self._fail(job, failure)
+            return self._fail(request.id, failure)
         tokens = self._tokens_a_picture(request)
         for index in range(len(request.seeds)):
             self._admission.add(Ticket(request.id, index, request.owner, tokens))
@@ -122,7 +121,7 @@ class PictureEngine:
             job = self._jobs[ticket.request_id]
             row = attempt(partial(self._start, job, ticket.index))
             if isinstance(row, Failure):
-                self._fail(job, row)
+                self._fail(ticket.request_id, row)
             else:
                 self._rows.append(row)
 
@@ -170,10 +169,10 @@ class PictureEngine:
         broken = attempt(lambda: step_rows(self._model, rows))
         if isinstance(broken, list):
             for row in broken:
-                self._fail(self._job(row), Failure(NotFinite.code, NOT_FINITE))
+                self._fail(row.request.id, Failure(NotFinite.code, NOT_FINITE))
             return rows
         if len(rows) == 1:
-            self._fail(self._job(rows[0]), broken)
+            self._fail(rows[0].request.id, broken)
             return []
         middle = len(rows) // 2
         stepped = self._step_group(rows[:middle]) + self._step_group(rows[middle:])
@@ -188,26 +187,21 @@ class PictureEngine:
             self._max_tokens = self._admission.max_tokens = tokens
 
     def _report(self, rows: Sequence[Row]) -> None:
-        due = {job.request.id for job in self._jobs.values() if self._clock() >= job.next_preview_s}
+        shown = self._previewer.choose(rows)
         for row in rows:
-            wanted = row.request.id in due and not row.is_finished
-            preview = self._preview(row) if wanted else None
+            preview = self._preview(row) if row is shown else None
             done = StepDone(row.request.id, row.index, row.steps_done, row.steps, preview)
             self._events.append(done)
 
     def _preview(self, row: Row) -> Pixels | None:
         """None where drawing fails: a preview is never worth a picture."""
-        began_s = self._clock()
-        preview = attempt(lambda: self._previewer.draw(row))
-        ended_s = self._clock()
-        pause_s = max(INTERVAL_S, MAX_SHARE * (ended_s - began_s) * len(row.request.seeds))
-        self._job(row).next_preview_s = ended_s + pause_s
+        preview = attempt(partial(self._previewer.draw, row))
         return None if isinstance(preview, Failure) else preview
 
     # Finishing
 
     def _decode(self, rows: Sequence[Row]) -> None:
-        for batch in decode_batches(rows, MAX_PIXELS[self._model.device.type]):
+        for batch in decode_batches(rows, _of_device(MAX_PIXELS, self._model)):
             self._decode_batch(batch)
 
     def _decode_batch(self, rows: Sequence[Row]) -> None:
@@ -218,13 +212,13 @@ class PictureEngine:
             for row, pixels in zip(rows, pictures, strict=True):
                 self._finish(row, pixels)
         elif len(rows) == 1:
-            self._fail(self._job(rows[0]), pictures)
+            self._fail(rows[0].request.id, pictures)
         else:
             for row in rows:
                 self._decode_batch([row])
 
     def _finish(self, row: Row, pixels: Pixels) -> None:
-        request, job = row.request, self._job(row)
+        request, job = row.request, self._jobs[row.request.id]
         self._events.append(PictureDone(request.id, row.index, row.seed, pixels, row.steps))
         self._admission.release(request.id, row.index)
         self._rows.remove(row)
@@ -233,21 +227,23 @@ class PictureEngine:
             self._forget(request.id)
             self._events.append(RequestDone(request.id))
 
-    def _fail(self, job: Job, failure: Failure) -> None:
-        if job.request.id in self._jobs:
-            self._forget(job.request.id)
-            self._events.append(RequestFailed(job.request.id, failure.code, failure.message))
+    def _fail(self, request_id: str, failure: Failure) -> None:
+        """Tells the first failure of a request; several of its pictures may fail in one step."""
+        if request_id in self._jobs:
+            self._forget(request_id)
+            self._events.append(RequestFailed(request_id, failure.code, failure.message))
 
     def _forget(self, request_id: str) -> None:
         del self._jobs[request_id]
         self._admission.drop(request_id)
         self._rows = [row for row in self._rows if row.request.id != request_id]
 
-    def _job(self, row: Row) -> Job:
-        return self._jobs[row.request.id]
-
     def _is_alive(self, row: Row) -> bool:
         return row.request.id in self._jobs
+
+
+def _of_device(limits: dict[str, int], model: Flux1) -> int:
+    return limits.get(model.device.type, limits["cpu"])
 
 
 def prompts_of(request: RenderRequest) -> list[tuple[str, str, str]]:

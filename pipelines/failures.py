@@ -25,9 +25,14 @@ class Failure:
 
 
 def attempt(work: Callable[[], T]) -> T | Failure:
-    """The result of `work`, or the failure that stands for its exception."""
+    """The result of `work`, or the failure that stands for its exception.
+
+    Raises torch.AcceleratorError: after one, nothing runs on the device in this process.
+    """
     try:
         return work()
+    except torch.AcceleratorError:
+        raise
     except Exception as error:  # the engine's one net: a request's fault must not end the others
         failure = _describe(error)
     # After the handler, because the exception's frames held the tensors until here.

@@ -3,6 +3,7 @@
 Order of precedence: flags, `STUDIO_…` variables, `.env`, the default here.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pipelines.specs import EMBEDDED
 
+HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?|\[?[0-9A-Fa-f:.]+\]?")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MIB = 1024 * 1024
 
@@ -89,6 +91,14 @@ class Settings(BaseSettings):
             parts = [part for item in value for part in str(item).split(",")]
             return tuple(part.strip() for part in parts if part.strip())
         return value
+
+    @field_validator("allowed_host")
+    @classmethod
+    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not HOST_NAME.fullmatch(host):
+                raise ValueError(f"{host!r} is no host name; give one like studio.example.org.")
+        return hosts
 
     @model_validator(mode="after")
     def _need_key(self) -> "Settings":

@@ -40,6 +40,12 @@ def test_without_a_key_the_studio_stays_on_loopback(flags: list[str]) -> None:
     assert parsed(*flags, "--open")
 
 
+@pytest.mark.parametrize("host", ["*.example.org", "http://a", "a b"])
+def test_a_malformed_host_is_a_sentence(host: str) -> None:
+    with pytest.raises(ValidationError, match="no host name"):
+        parsed("--allowed-host", host)
+
+
 def test_every_setting_has_help_and_a_line_in_the_docs() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     for name, field in Settings.model_fields.items():

@@ -24,4 +24,4 @@ def matrix_attention(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Ten
 
 def use_matrix_attention() -> None:
     """Let diffusers' FLUX blocks of this process call ``matrix_attention``."""
-    transformer_flux.dispatch_attention_fn = matrix_attention  # type: ignore[assignment]
+    transformer_flux.dispatch_attention_fn = matrix_attention

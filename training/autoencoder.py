@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from diffusers import AutoencoderKL
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from training import budget
 from training.compositions import FULL, Mix, draw, random_scene

@@ -54,7 +54,7 @@ PAIR_SIZES = {"": IN_PAIR, "small": (0.22, 0.27), "large": (0.46, 0.50)}
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One object in a scene; ``x``, ``y`` and ``side`` are fractions (side: of the shorter side)."""
+    """One object; ``x``, ``y`` and ``side`` are fractions (``side``: of the shorter side)."""
 
     name: str
     size: str

@@ -1,6 +1,6 @@
 """Write the trained parts as a FLUX.1 folder in diffusers' format.
 
-    python -m training.export --stage distilled --out assets/flux-emoji
+python -m training.export --stage distilled --out assets/flux-emoji
 """
 
 from __future__ import annotations

@@ -114,9 +114,7 @@ class Pool:
 
     def refresh(self) -> None:
         paths = sorted(self.folder.glob("*.pt"))
-        self.chunks = {
-            path: self.chunks.get(path) or Chunk(**budget.load(path)) for path in paths
-        }
+        self.chunks = {path: self.chunks.get(path) or Chunk(**budget.load(path)) for path in paths}
 
     def batch(self, rng: random.Random, count: int) -> Chunk:
         """``count`` rows of one random chunk."""

@@ -41,7 +41,7 @@ QUESTIONS: dict[str, list[str]] = {
 }
 
 
-class Text(nn.Module):
+class Text(nn.Module):  # type: ignore[misc]
     """CLIP's pooled vector [rows, 128] and T5's token vectors [rows, tokens, 128] of captions."""
 
     def __init__(self) -> None:
@@ -119,7 +119,8 @@ def answers(scene: Scene) -> list[int]:
 
 def matrices_of(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Parameters for Muon (matrices inside the layers) and for Adam (the rest)."""
-    inner, rest = [], []
+    inner: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         is_matrix = parameter.ndim == 2 and "embed" not in name and "shared" not in name
         is_matrix = is_matrix and "relative_attention_bias" not in name
@@ -134,7 +135,8 @@ def warm_up(text: Text, minutes: float, seed: int, batch: int = 128) -> dict[str
     heads = nn.ModuleList([nn.Linear(WIDTH, sum(options)) for _ in range(2)])
     inner, rest = matrices_of(text)
     optimiser = MuonAndAdam(inner, [*rest, *heads.parameters()], 2e-3, 2e-3)
-    clock, recent = budget.Budget(minutes), []
+    clock = budget.Budget(minutes)
+    recent: list[Tensor] = []
     while not clock.is_over:
         scenes = [random_scene(rng, FULL) for _ in range(batch)]
         wanted = torch.tensor([answers(scene) for scene in scenes])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import string
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 from tokenizers import pre_tokenizers
@@ -25,7 +26,7 @@ def byte_pair_merges(words: list[str]) -> list[tuple[str, str]]:
     split = [[*word[:-1], word[-1] + END] for word in words]
     merges: list[tuple[str, str]] = []
     while any(len(pieces) > 1 for pieces in split):
-        pairs = Counter(pair for p in split for pair in zip(p, p[1:], strict=False))
+        pairs = Counter(pair for p in split for pair in pairwise(p))
         best = min(pairs, key=lambda pair: (-pairs[pair], pair))
         merges.append(best)
         split = [_merge(pieces, best) for pieces in split]

@@ -47,7 +47,7 @@ def build() -> FluxTransformer2DModel:
     )
 
 
-class Painter(nn.Module):
+class Painter(nn.Module):  # type: ignore[misc]
     """Transformer and text encoders: from noisy latents and token ids to velocities."""
 
     def __init__(self) -> None:
@@ -64,7 +64,9 @@ class Painter(nn.Module):
             encoder_hidden_states=tokens,
             pooled_projections=pooled,
             timestep=sigma,
-            img_ids=position_ids(*batch.latents.shape[2:], spacing).to(x.device),
+            img_ids=position_ids(batch.latents.shape[2], batch.latents.shape[3], spacing).to(
+                x.device
+            ),
             txt_ids=torch.zeros(tokens.shape[1], 3, device=x.device),
             guidance=guidance,
             return_dict=False,
@@ -72,7 +74,7 @@ class Painter(nn.Module):
 
 
 def position_ids(height: int, width: int, spacing: int) -> Tensor:
-    """FLUX's ids [tokens, 3] of a latent of this size; spaced ones stand at their patch's middle."""
+    """FLUX's ids [tokens, 3] of a latent of this size; spaced ones: at the patch's middle."""
     rows = torch.arange(height // 2) * spacing + (spacing - 1) / 2
     columns = torch.arange(width // 2) * spacing + (spacing - 1) / 2
     grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1).reshape(-1, 2)
@@ -113,7 +115,8 @@ class Captions:
 
 def matrices_of(painter: Painter) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Matrices inside blocks and layers for Muon; embeddings, norms, biases and ends for Adam."""
-    inner, rest = [], []
+    inner: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in painter.named_parameters():
         is_block = "blocks." in name or ".layers." in name or ".block." in name
         is_matrix = parameter.ndim == 2 and "relative_attention_bias" not in name
@@ -167,7 +170,7 @@ def train(args: argparse.Namespace) -> None:
         numbers = {"spent_s": clock.spent_s, "step": step, "seen": seen}
         budget.save(path, {**weights, "optimiser": optimiser.state_dict(), **numbers})
 
-    mean_loss = 0.0
+    mean_loss, recent = 0.0, 0
     while not clock.is_over:
         batch = captions.drop(pool.batch(rng, args.batch), rng, DROPOUT)
         batch = to_device(batch, device)
@@ -180,7 +183,8 @@ def train(args: argparse.Namespace) -> None:
         step, seen = step + 1, seen + args.batch
         average(ema, painter, step)
         clock.tick()
-        mean_loss += (float(loss) - mean_loss) / 50
+        recent += 1
+        mean_loss += (float(loss.detach()) - mean_loss) / min(50, recent)
         if step % args.log_every == 0:
             print(f"{step} {clock.spent_s:.0f} s {seen} seen loss {mean_loss:.4f}", flush=True)
         if clock.is_save_due():

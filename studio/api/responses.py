@@ -97,7 +97,7 @@ def _read_input(body: ResponsesBody) -> tuple[str, InputImage | None]:
 
 async def _load_source(image: InputImage, settings: Settings) -> LoadedPicture:
     limit = settings.max_upload_bytes
-    if image.image_url.startswith("data:"):
+    if image.image_url[:5].lower() == "data:":
         data = decode_data_url(image.image_url, max_bytes=limit)
     else:
         data = await fetch_picture(

@@ -15,6 +15,7 @@ from studio.ui.sizes import (
     STANDARD,
     areas,
     largest_side,
+    shape_of,
     smallest_side,
 )
 
@@ -123,7 +124,7 @@ def build_shape(spec: ModelSpec) -> ShapeControls:
     with gr.Column(elem_classes="group"):
         shape = gr.Radio(
             [*choices, ("Match picture", MATCH), ("Custom", CUSTOM)],
-            value="1:1",
+            value=shape_of(spec.native_width, spec.native_height, spec)[0],
             label="Shape",
             elem_id="shape",
         )

@@ -13,9 +13,11 @@ from studio.ui.controls import ADD_PICTURE, DOUBLE_TIME, LOSSLESS, NO_NEGATIVE, 
 from studio.ui.form import (
     FIELDS,
     FIXED,
+    RANDOM,
     FormValues,
     asked_size,
     checked,
+    defaults,
     draft_of,
     from_settings,
     received,
@@ -76,7 +78,8 @@ class Editing:
     def drop_source(self, shape: str) -> Updates:
         """Back to a picture from the prompt alone; there is nothing to match any more."""
         updates = self._without_source() | {self._page.problem: ""}
-        return updates | ({self._page.shape.shape: "1:1"} if shape == MATCH else {})
+        base = defaults(self._jobs.spec).shape
+        return updates | ({self._page.shape.shape: base} if shape == MATCH else {})
 
     def use_source_settings(self, upload: str | None) -> Updates:
         """Fill the form with the settings inside the upload, and let the upload go."""
@@ -109,7 +112,9 @@ class Editing:
         try:
             size = upload_size(upload, self._limits) if upload else None
             prompt = values.prompt.strip() or "…"  # the size is planned before there is a prompt
-            draft = draft_of(replace(values, prompt=prompt), spec, size)
+            # A seed changes nothing here; a wrong one is said when it is handed in.
+            asked = replace(values, prompt=prompt, seed_mode=RANDOM)
+            draft = draft_of(asked, spec, size)
             request, _ = self._jobs.plan(draft)
         except StudioError as error:
             return plan_problem(error), None

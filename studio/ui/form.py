@@ -16,7 +16,7 @@ from studio.request import (
     SEED_LIMIT,
     Draft,
 )
-from studio.ui.sizes import CUSTOM, MATCH, RATIOS, STANDARD, areas, shape_of, size_of
+from studio.ui.sizes import CUSTOM, MATCH, RATIOS, areas, shape_of, size_of
 
 RANDOM, FIXED = "random", "fixed"
 MAX_PICTURES = 4
@@ -51,10 +51,11 @@ FIELDS: tuple[str, ...] = tuple(field.name for field in fields(FormValues))
 
 def defaults(spec: ModelSpec) -> FormValues:
     """An untouched form: nothing of it has to be changed for a good picture."""
+    shape, area = shape_of(spec.native_width, spec.native_height, spec)
     return FormValues(
         prompt="",
-        shape="1:1",
-        area=STANDARD,
+        shape=shape,
+        area=area,
         width=spec.native_width,
         height=spec.native_height,
         count=1,
@@ -149,8 +150,9 @@ def _size(
     values: FormValues, spec: ModelSpec, source_size: tuple[int, int] | None
 ) -> tuple[int, int]:
     if values.shape != CUSTOM:
-        shape = values.shape if values.shape != MATCH or source_size else "1:1"
-        return size_of(shape, values.area, spec, source_size)
+        if values.shape == MATCH and source_size is None:
+            return spec.native_width, spec.native_height
+        return size_of(values.shape, values.area, spec, source_size)
     return _side("width", values.width, spec), _side("height", values.height, spec)
 
 

@@ -67,15 +67,13 @@ def size_of(
         if area_key == STANDARD:
             return default_size(spec, source_size)
         return sides(source_size[0] / source_size[1], pixels or _native_area(spec), spec)
-    ratio = RATIOS.get(shape, 1.0)
-    if ratio == 1.0 and area_key == STANDARD and spec.native_width == spec.native_height:
-        return spec.native_width, spec.native_height
-    return sides(ratio, pixels or _native_area(spec), spec)
+    return sides(RATIOS.get(shape, 1.0), pixels or _native_area(spec), spec)
 
 
 def shape_of(width: int, height: int, spec: ModelSpec) -> tuple[str, str]:
     """The shape and area that make exactly this size; `custom` where none does."""
-    for area in areas(spec):
+    standard_first = sorted(areas(spec), key=lambda area: area.key != STANDARD)
+    for area in standard_first:
         for name in RATIOS:
             if size_of(name, area.key, spec, None) == (width, height):
                 return name, area.key

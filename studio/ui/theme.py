@@ -12,7 +12,8 @@ _FONT = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "s
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 _VALUES: dict[str, str] = {
-    "body_background_fill": "var(--ground)",
+    # A colour, not a token: it stands before the style sheet is there, and white would flash.
+    "body_background_fill": "#0e0f12",
     "body_text_color": "var(--text)",
     "body_text_color_subdued": "var(--dim)",
     "background_fill_primary": "var(--ground)",

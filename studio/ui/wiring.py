@@ -1,6 +1,7 @@
 """Which event calls which handler. Every listener is private: this is no second public API."""
 
 from functools import partial
+from typing import Any
 
 import gradio as gr
 
@@ -22,7 +23,8 @@ def wire(
     _wire_history(page, history)
 
 
-_on = partial(gr.on, api_visibility="private", show_progress="hidden")
+_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+_on = partial(gr.on, **_QUIET)
 
 
 def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
@@ -58,23 +60,13 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
 
 
 def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
-    form, upload = page.form(), page.source.upload
-    seed, output, guidance = page.seed, page.output, page.guidance
+    form, seed = page.form(), page.seed
     _on(demo.load, editing.restore, inputs=page.stored, outputs=form)
     _on(
         # All but the prompt: no words change the size.
-        [demo.load, upload.change, *(control.change for control in form[1:])],
+        [demo.load, page.source.upload.change, *(control.change for control in form[1:])],
         editing.plan,
-        inputs=[*form, upload],
-        outputs=[
-            page.plan,
-            page.source.strength_note,
-            page.shape.custom,
-            page.shape.area,
-            seed.seed,
-            output.quality,
-            guidance.true_cfg_scale,
-        ],
+        **_plan_ends(page),
         trigger_mode="always_last",
         queue=False,
     )
@@ -82,27 +74,40 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
     _on(seed.reuse.click, editing.reuse_seed, inputs=seed.last, outputs=[seed.mode, seed.seed])
 
 
+def _plan_ends(page: Page) -> dict[str, Any]:
+    return {
+        "inputs": [*page.form(), page.source.upload],
+        "outputs": [
+            page.plan,
+            page.source.strength_note,
+            page.shape.custom,
+            page.shape.area,
+            page.seed.seed,
+            page.output.quality,
+            page.guidance.true_cfg_scale,
+        ],
+    }
+
+
 def _wire_source(page: Page, editing: Editing) -> None:
     source, shape = page.source, page.shape.shape
-    card = [page.problem, source.card, source.filled, source.empty]
+    card = [page.problem, source.card, source.filled, source.empty, source.upload]
     _on(
         source.upload.upload,
         editing.take_source,
         inputs=source.upload,
-        outputs=[*card, source.upload, source.use_settings, shape],
+        outputs=[*card, source.use_settings, shape],
     )
-    _on(
-        source.remove.click,
-        editing.drop_source,
-        inputs=shape,
-        outputs=[*card, source.upload, shape],
-    )
-    _on(
+    removed = _on(source.remove.click, editing.drop_source, inputs=shape, outputs=[*card, shape])
+    restored = _on(
         source.use_settings.click,
         editing.use_source_settings,
         inputs=source.upload,
-        outputs=[*card, source.upload, *page.form()],
+        outputs=[*card, *page.form()],
     )
+    for let_go in (removed, restored):
+        # An upload that is emptied fires no change, and other changes still send its old value.
+        let_go.then(editing.plan, **_plan_ends(page), **_QUIET)
 
 
 def _wire_history(page: Page, history: History) -> None:

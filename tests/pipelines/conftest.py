@@ -11,10 +11,8 @@ from pipelines.specs import EMBEDDED, EMBEDDED_FOLDER, find_spec
 from tests.tiny_flux import make_tiny_flux
 
 
-def load_exact(model: str) -> Flux1:
-    return load(
-        find_spec(model), device="cpu", dtype=torch.float32, on_progress=lambda what, share: None
-    )
+def load_exact(model: str, dtype: torch.dtype = torch.float32) -> Flux1:
+    return load(find_spec(model), device="cpu", dtype=dtype, on_progress=lambda what, share: None)
 
 
 @pytest.fixture(scope="session", autouse=True)

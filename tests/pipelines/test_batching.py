@@ -7,6 +7,7 @@ import torch
 
 from pipelines.denoise import group_rows, step_rows
 from pipelines.requests import RenderRequest
+from tests.pipelines.conftest import load_exact
 from tests.pipelines.reference import distance, photo, row_of, run
 
 REQUEST = RenderRequest("main", "a red apple", 48, 32, 6, (7,))
@@ -83,3 +84,11 @@ def test_a_row_whose_velocity_is_not_finite_does_not_move_and_harms_nobody(tiny)
         assert step_rows(tiny, [sick, well]) == [sick]
     assert (sick.steps_done, well.steps_done) == (0, 1)
     assert well.latents.isfinite().all()
+
+
+def test_bfloat16_draws_nearly_the_same_picture(tiny, tiny_folder):
+    """The latents stay in float32 between steps, so only the forwards are rounded."""
+    coarse = load_exact(str(tiny_folder), torch.bfloat16)
+    ours = run(coarse, [row_of(coarse, VARIANTS["photo"])])[0]
+    assert ours.dtype == torch.float32
+    assert distance(ours, run(tiny, [row_of(tiny, VARIANTS["photo"])])[0]) < 0.02

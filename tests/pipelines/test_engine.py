@@ -271,10 +271,23 @@ def test_slow_previews_come_less_often(tiny, monkeypatch):
         clock.now_s += 1.0
         return np.zeros((4, 4, 3), np.uint8)
 
-    monkeypatch.setattr(engine._previewer, "draw", slow)
+    monkeypatch.setattr(engine._previewer, "_pixels", slow)
     engine.submit(replace(REQUEST, seeds=(1,), steps=12))
     seen = []
     while not engine.is_idle:
         seen += steps_with_preview(engine.tick())
         clock.now_s += 1.0
-    assert seen == [1, 9]
+    assert seen == [1, 5, 9]  # a second of drawing, then four without
+
+
+def test_pictures_and_requests_take_turns_for_previews(tiny):
+    clock = Clock()
+    engine = PictureEngine(tiny, clock=clock)
+    engine.submit(replace(REQUEST, steps=6))
+    engine.submit(replace(REQUEST, id="other", seeds=(1,), steps=6))
+    seen = []
+    while not engine.is_idle:
+        steps = [event for event in engine.tick() if isinstance(event, StepDone)]
+        seen += [(e.request_id, e.index) for e in steps if e.preview is not None]
+        clock.now_s += 0.5
+    assert seen == [("r", 0), ("r", 1), ("other", 0), ("r", 0), ("r", 1)]

@@ -77,6 +77,24 @@ def test_a_prediction_that_is_not_finite(tiny, monkeypatch):
     assert_only_bad_failed(outcome(tiny), "not_finite", "not numbers")
 
 
+def test_two_pictures_of_a_request_that_are_not_finite_are_one_failure(tiny, monkeypatch):
+    real = denoise._velocities
+    broken = lambda model, rows: [v * torch.nan for v in real(model, rows)]  # noqa: E731
+    monkeypatch.setattr(denoise, "_velocities", broken)
+    engine = PictureEngine(tiny)
+    engine.submit(REQUEST)
+    started, failed = finish(engine)
+    assert isinstance(failed, RequestFailed) and failed.code == "not_finite"
+
+
+def test_a_lost_device_is_raised_so_that_the_worker_starts_anew(tiny, monkeypatch):
+    break_step(monkeypatch, torch.AcceleratorError("CUDA error: device-side assert triggered"))
+    engine = PictureEngine(tiny)
+    engine.submit(replace(REQUEST, seeds=(BAD_SEED,)))
+    with pytest.raises(torch.AcceleratorError):
+        engine.tick()
+
+
 def test_a_decode_that_raises(tiny, monkeypatch):
     real = decode.decode_rows
 

@@ -1,5 +1,6 @@
 """Previews: of the picture as foreseen, by the VAE or by a fitted matrix."""
 
+import time
 from typing import cast
 
 import numpy as np
@@ -41,14 +42,14 @@ def test_the_foreseen_picture_lies_on_the_line_of_the_velocity(tiny):
 def test_a_small_picture_is_drawn_by_the_vae(tiny):
     row = stepped(tiny, REQUEST)
     with torch.inference_mode():
-        assert Previewer(tiny).draw(row).shape == (32, 48, 3)
+        assert Previewer(tiny, time.monotonic).draw(row).shape == (32, 48, 3)
 
 
 def test_a_large_picture_is_drawn_at_latent_size(tiny, monkeypatch):
     monkeypatch.setattr(previews, "MAX_VAE_TOKENS", 1)
     row = stepped(tiny, REQUEST)
     with torch.inference_mode():
-        preview = Previewer(tiny).draw(row)
+        preview = Previewer(tiny, time.monotonic).draw(row)
     assert (preview.shape, preview.dtype) == ((4, 6, 3), np.uint8)
 
 
