@@ -36,7 +36,7 @@
   // A file becomes the source picture by way of the upload button, like a chosen one.
   const takeFile = (file) => {
     const input = find("#source input[type=file]");
-    if (!file || !input || !file.type.startsWith("image/")) return;
+    if (!file || !input) return;
     const transfer = new DataTransfer();
     transfer.items.add(file);
     input.files = transfer.files;

@@ -19,7 +19,7 @@ class RunningStudio:
     def __init__(self, folder: Path, engine: FakeEngine, **settings: Any) -> None:
         import uvicorn
 
-        values = {"data_dir": folder, "port": 0, "_env_file": None} | settings
+        values: dict[str, Any] = {"data_dir": folder, "port": 0, "_env_file": None} | settings
         self.settings = Settings(**values)
         self.engine = engine
         self.jobs = make_jobs(self.settings, SPEC, engine)

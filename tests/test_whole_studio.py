@@ -39,6 +39,13 @@ class Studio:
     def status_of(self, response_id: str) -> str:
         return str(self.get(f"/v1/responses/{response_id}")["status"])
 
+    def wait_for(self, response_id: str, status: str) -> None:
+        wait_until(lambda: self.status_of(response_id) == status, f"{response_id} is {status}")
+
+    def wait_for_step(self, response_id: str, step: int) -> None:
+        path = f"/v1/responses/{response_id}"
+        wait_until(lambda: self.get(path)["progress"]["step"] >= step, f"step {step}")
+
     def worker(self) -> int:
         found = subprocess.run(
             ["pgrep", "-P", str(self.process.pid), "-f", "studio.engine.worker"],
@@ -119,9 +126,9 @@ def test_kill_9_of_the_worker_in_mid_picture(start: Start) -> None:
     studio = start()
     wait_until(lambda: is_ready(studio), "the model is loaded")
     long = studio.post("/v1/responses", body(steps=50, num_images=4) | {"background": True})
-    wait_until(lambda: studio.status_of(long["id"]) == "in_progress", "it runs")
+    studio.wait_for(long["id"], "in_progress")
     os.kill(studio.worker(), signal.SIGKILL)
-    wait_until(lambda: studio.status_of(long["id"]) == "completed", "it was made all the same")
+    studio.wait_for(long["id"], "completed")
     answer = studio.get(f"/v1/responses/{long['id']}")
     assert [part["seed"] for part in answer["output"][0]["content"]] == [3, 4, 5, 6]
     assert studio.get("/health/ready")["restarts"] == 1
@@ -138,7 +145,7 @@ def test_kill_9_of_the_server_with_five_jobs_pending(start: Start) -> None:
     wait_until(lambda: not Path(f"/proc/{worker}").exists(), "the worker ended with its server")
     studio = start()
     for seed, job in enumerate(jobs):
-        wait_until(lambda job=job: studio.status_of(job["id"]) == "completed", "it is made")
+        studio.wait_for(job["id"], "completed")
         answer = studio.get(f"/v1/responses/{job['id']}")
         assert answer["output"][0]["content"][0]["seed"] == seed
 
@@ -148,9 +155,8 @@ def test_cancel_at_the_first_and_at_the_last_step(start: Start) -> None:
     wait_until(lambda: is_ready(studio), "the model is loaded")
     for step in (1, 49):
         job = studio.post("/v1/responses", body(steps=50, num_images=4) | {"background": True})
-        path = f"/v1/responses/{job['id']}"
-        wait_until(lambda p=path, s=step: studio.get(p)["progress"]["step"] >= s, "the step")
-        answer = studio.post(f"{path}/cancel")
+        studio.wait_for_step(job["id"], step)
+        answer = studio.post(f"/v1/responses/{job['id']}/cancel")
         assert answer["status"] in ("cancelled", "completed")
         assert bool(answer["output"]) == (answer["status"] == "completed")
     assert studio.post("/v1/responses", body())["status"] == "completed"

@@ -118,7 +118,7 @@ class Editing:
             request, _ = self._jobs.plan(draft)
         except StudioError as error:
             return plan_problem(error), None
-        return plan_line(request, asked_size(values), size), request
+        return plan_line(request, asked_size(values), size, spec.size_multiple), request
 
     def _acting(self, values: FormValues, request: PictureRequest | None) -> Updates:
         page = self._page

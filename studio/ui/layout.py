@@ -47,7 +47,8 @@ class Page:
     submitted: gr.Textbox  # id of the job handed in by this page last
     reported: gr.Textbox  # the same, once the stage has shown it
     seen: gr.Textbox  # what the stage shows: a job's id, or `idle:…`
-    shown: gr.State  # pictures in the strip
+    away: gr.Checkbox  # whether the tab is hidden; filled by the browser
+    shown: gr.Number  # pictures in the strip
     stored: gr.BrowserState  # the form, kept by the browser over a reload
 
     def form(self) -> list[Control]:
@@ -103,6 +104,11 @@ def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
         submitted = gr.Textbox("", elem_id="submitted", visible="hidden", show_label=False)
         reported = gr.Textbox("", elem_id="reported", visible="hidden", show_label=False)
         seen = gr.Textbox("", elem_id="seen", visible="hidden", show_label=False)
+        away = gr.Checkbox(elem_id="away", visible="hidden", show_label=False)
+        # In the page and not a `gr.State`, for which Gradio keeps a connection open in every tab.
+        shown = gr.Number(
+            page_size, precision=0, elem_id="shown", visible="hidden", show_label=False
+        )
     return Page(
         topbar=topbar,
         stage=stage,
@@ -123,7 +129,8 @@ def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
         submitted=submitted,
         reported=reported,
         seen=seen,
-        shown=gr.State(page_size),
+        away=away,
+        shown=shown,
         # Not a secret: without a fixed key, Gradio draws one at each start and forgets the form.
         stored=gr.BrowserState(None, storage_key="flux-studio-form", secret="flux-studio-form"),
     )

@@ -6,6 +6,7 @@ reload, a second tab, a phone that slept and a restarted server all show the sam
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any, cast
@@ -29,6 +30,8 @@ from studio.ui.topbar import topbar
 Updates = dict[Block, Any]
 
 OPENING_POLL_S = 0.4  # how often the loading percent is looked at
+FOLLOW_S = 20.0  # a follower's longest life: a tab that was hidden meanwhile lets go
+AWAY_S = 0.5  # enough for one look
 IDLE = "idle"
 
 
@@ -72,38 +75,48 @@ class Making:
         return {page.stop: gr.update(visible=False), page.stage: self._stage(view, 0)}
 
     async def follow(
-        self, seen: str, submitted: str, reported: str, shown: int, request: gr.Request
+        self,
+        seen: str,
+        submitted: str,
+        reported: str,
+        shown: int,
+        is_away: bool,
+        request: gr.Request,
     ) -> AsyncGenerator[Updates]:
         """Show this owner's jobs, oldest first, until none is left, or the model while it loads.
 
         `submitted` is shown even when it ended before anybody looked, as a refused job does.
         """
         owner = owner_of(request)
+        until = time.monotonic() + (AWAY_S if is_away else FOLLOW_S)
         while True:
             active = self._active(owner)
             job_id = active[0].id if active else submitted if submitted != reported else ""
             if job_id:
                 reported = submitted if job_id == submitted else reported
-                async with aclosing(self._watch(job_id, owner)) as views:
+                async with aclosing(self._watch(job_id, owner, until)) as views:
                     async for view in views:
                         updates = await self._frame(view, owner, shown)
                         yield updates | {self._page.reported: reported}
                 seen = job_id
-                continue
-            status = self._jobs.engine_status
-            key = f"{IDLE}:{status.state}:{status.fraction}:{status.detail}"
-            # Always something: Gradio empties every output of a generator that yields nothing.
-            yield await self._idle(seen, key, owner, shown)
-            seen = key if seen.startswith(IDLE) or not seen else seen
-            if not is_opening(status):
+            else:
+                status = self._jobs.engine_status
+                key = f"{IDLE}:{status.state}:{status.fraction}:{status.detail}"
+                # Always something: Gradio empties the outputs of a generator that yields nothing.
+                yield await self._idle(seen, key, owner, shown)
+                seen = key if seen.startswith(IDLE) or not seen else seen
+                if not is_opening(status):
+                    return
+                await asyncio.sleep(OPENING_POLL_S)
+            if time.monotonic() >= until:
                 return
-            await asyncio.sleep(OPENING_POLL_S)
 
-    async def _watch(self, job_id: str, owner: str) -> AsyncGenerator[JobView]:
+    async def _watch(self, job_id: str, owner: str, until: float) -> AsyncGenerator[JobView]:
         watch = cast("AsyncGenerator[JobView]", self._jobs.watch(job_id, owner))
-        async with aclosing(watch) as views:
-            with suppress(NotFound):  # a job that another owner submitted from this browser
-                async for view in views:
+        async with aclosing(watch):
+            # NotFound: a job that another owner submitted from this browser.
+            with suppress(NotFound, TimeoutError):
+                while view := await asyncio.wait_for(anext(watch, None), until - time.monotonic()):
                     yield view
 
     def _submit(self, values: FormValues, upload: str | None, owner: str) -> JobView:

@@ -31,6 +31,7 @@ def plan_line(
     request: PictureRequest,
     asked: tuple[float | None, float | None] | None,
     source_size: tuple[int, int] | None,
+    grid_px: int,
 ) -> str:
     """What Generate would make now, in exact pixels, and what was changed to get there."""
     parts = [f"<b>{request.width} × {request.height} px</b>", escape(steps_words(request))]
@@ -40,7 +41,7 @@ def plan_line(
         parts.append("twice the time")
     said = ""
     if asked is not None and asked != (request.width, request.height):
-        said += _note("Floored to the model's grid.")
+        said += _note(f"Sides are floored to multiples of {grid_px} px.")
     if source_size is not None and _is_cropped(source_size, request):
         said += _note("The source picture is cropped around its centre to this shape.")
     return _line(" · ".join(parts)) + said

@@ -5,6 +5,7 @@ before it has taken.
 """
 
 import json
+import os
 from pathlib import Path
 
 import gradio as gr
@@ -47,6 +48,8 @@ def build_page(
             editing=Editing(jobs, page, limits=limits),
             history=History(jobs, page),
         )
+    # Gradio would build a pandas table of its last 10,000 events at the end of each event.
+    os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
     # No limit: watchers of many tabs must never keep a submit or a Stop waiting.
     demo.queue(api_open=False, default_concurrency_limit=None)
     return demo
@@ -73,6 +76,7 @@ def mount_page(
         max_file_size=max_upload_bytes,
         show_error=True,
         run_history=False,
+        enable_monitoring=False,
         footer_links=[],
         pwa=False,
         ssr_mode=False,

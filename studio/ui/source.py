@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from studio.encoding import encode_preview
+from studio.errors import BadRequest
 from studio.pictures import LoadedPicture, load_picture, thumbnail
 
 CARD_PX = 320
@@ -23,7 +24,10 @@ class UploadLimits:
 
 def read_upload(path: str, limits: UploadLimits) -> LoadedPicture:
     """The upload's pixels, notices and settings. Raises `BadRequest` and `TooLarge`."""
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:  # Gradio keeps uploads for a day and not over a restart
+        raise BadRequest("The source picture is gone; add it again.", param=PARAM) from error
     return load_picture(data, max_bytes=limits.max_bytes, max_pixels=limits.max_pixels, param=PARAM)
 
 

@@ -10,6 +10,10 @@ from studio.ui.history import History
 from studio.ui.layout import Page
 from studio.ui.making import Making
 
+# Browsers open six connections to a server; a hidden tab must not keep one of them.
+AWAY_JS = (
+    "(seen, submitted, reported, shown) => [seen, submitted, reported, shown, document.hidden]"
+)
 FOLLOW_EVERY_S = 3.0  # how soon a page notices a job of another tab, or a server that came back
 
 
@@ -40,7 +44,8 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
     _on(
         [demo.load, page.submitted.change, timer.tick],
         making.follow,
-        inputs=[page.seen, page.submitted, page.reported, page.shown],
+        inputs=[page.seen, page.submitted, page.reported, page.shown, page.away],
+        js=AWAY_JS,
         outputs=[
             page.reported,
             page.topbar,
@@ -52,9 +57,10 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
             seed.last,
             seed.reuse,
         ],
-        # One follower a page: it takes up the next job by itself. Over all pages there may be any
-        # number, since each only waits; with Gradio's default of one they would block each other.
-        trigger_mode="once",
+        # One follower a page; a tick that comes meanwhile lets the next begin as soon as it ends.
+        # Over all pages there may be any number, since each only waits: with Gradio's default of
+        # one they would block each other.
+        trigger_mode="always_last",
         concurrency_limit=None,
     )
 
@@ -70,6 +76,7 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
         trigger_mode="always_last",
         queue=False,
     )
+    _on(page.prompt.input, None, outputs=page.problem, js="() => ''")
     _on([control.change for control in form], None, inputs=form, outputs=page.stored, js=KEEP_JS)
     _on(seed.reuse.click, editing.reuse_seed, inputs=seed.last, outputs=[seed.mode, seed.seed])
 

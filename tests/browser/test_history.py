@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from studio.request import Draft
 from tests.browser.conftest import OpenPage, generate, show, wait_for_pictures
 from tests.fake_engine import FakeEngine
 from tests.running import RunningStudio
@@ -85,7 +86,9 @@ def test_delete_asks_and_then_deletes_for_good(studio: RunningStudio, page: Page
 def test_older_pictures_come_on_demand(tmp_path: Path, open_page: OpenPage) -> None:
     with RunningStudio(tmp_path, FakeEngine()) as studio:
         for number in range(7):
-            studio.jobs.submit(_draft(f"picture {number}"), owner="local", origin="background")
+            studio.jobs.submit(
+                Draft(f"picture {number}", count=4), owner="local", origin="background"
+            )
         page = open_page(studio.url)
         page.wait_for_timeout(300)
         show(page, studio.url)
@@ -103,9 +106,3 @@ def test_the_keyboard_sheet_opens_outside_of_fields_only(page: Page) -> None:
     expect(page.locator("#help")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#help")).not_to_be_visible()
-
-
-def _draft(prompt: str) -> object:
-    from studio.request import Draft
-
-    return Draft(prompt=prompt, count=4)

@@ -1,5 +1,7 @@
 """From a prompt to pictures: submit, watch, stop, reload."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -19,12 +21,13 @@ def test_a_prompt_becomes_pictures(page: Page) -> None:
 
 
 def test_progress_is_shown_with_a_preview(studio: RunningStudio, page: Page) -> None:
-    studio.engine.step_s = 0.3
+    studio.engine.step_s = 1.0
     generate(page, "slow")
-    expect(page.locator(".progress p")).to_contain_text("Step 2 of 6")
+    expect(page.locator(".progress p")).to_contain_text(re.compile(r"Step [1-6] of 6"))
+    expect(page.locator(".preview img")).to_have_attribute("src", re.compile("data:image/jpeg"))
     expect(page.locator(".progress p")).to_contain_text("s left")
-    assert page.locator(".preview img").get_attribute("src").startswith("data:image/jpeg;base64,")
-    assert "%" in page.title()
+    expect(page).to_have_title(re.compile("%"))
+    studio.engine.step_s = STEP_S
 
 
 def test_ctrl_enter_submits_but_not_while_composing(studio: RunningStudio, page: Page) -> None:
@@ -99,9 +102,9 @@ def test_an_empty_prompt_is_refused_in_words_at_the_field(page: Page) -> None:
 
 
 def test_a_prompt_is_text_wherever_it_stands(page: Page) -> None:
-    prompt = """<script>window.broken = 1</script><img src=x onerror="window.broken = 2">'"`${1+1}{{a}}"""
-    page.fill("#prompt textarea", prompt)
-    page.click("#generate")
+    prompt = "<script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+    prompt += """ ' " ` ${1+1} {{value}} &lt;"""
+    generate(page, prompt)
     expect(page.locator(".caption-prompt")).to_have_text(prompt)
     page.locator("#stage .shot").click()
     expect(page.locator("#view p")).to_have_text(prompt)

@@ -13,7 +13,8 @@ from pipelines.flux1 import Flux1, Grid
 from pipelines.requests import PictureDone, RenderRequest
 from tests.pipelines.reference import distance, photo, reference, row_of, run
 
-TOLERANCE = 1e-4  # relative L2 in float32; 3.2e-7 is the worst that was seen on the tiny models
+# Relative L2 in float32. The worst seen: 3.2e-7 on the tiny models, 1.8e-6 on the embedded one.
+TOLERANCE = 1e-4
 STRENGTHS = (None, 0.3, 0.6, 1.0)  # None: text-to-image
 
 
@@ -52,14 +53,13 @@ TINY_SIZES = [(32, 32), (48, 32), (32, 64)]
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_schnell"])
-def test_latents_equal_those_of_diffusers(name, request, record_property):
+def test_latents_equal_those_of_diffusers(name, request):
     model = request.getfixturevalue(name)
     worst = worst_distance(model, requests_for(model, TINY_SIZES, (2, 5)))
-    record_property("worst_relative_l2", worst)
     assert worst < TOLERANCE
 
 
-def test_latents_of_the_embedded_model_equal_those_of_diffusers(embedded, record_property):
+def test_latents_of_the_embedded_model_equal_those_of_diffusers(embedded):
     spec = embedded.spec
     small, native = spec.min_side_px, spec.native_width
     sizes = [
@@ -68,7 +68,6 @@ def test_latents_of_the_embedded_model_equal_those_of_diffusers(embedded, record
         (native,) * 2,
     ]
     worst = worst_distance(embedded, requests_for(embedded, sizes, (2, 4)))
-    record_property("worst_relative_l2", worst)
     assert worst < TOLERANCE
 
 

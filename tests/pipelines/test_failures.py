@@ -83,7 +83,7 @@ def test_two_pictures_of_a_request_that_are_not_finite_are_one_failure(tiny, mon
     monkeypatch.setattr(denoise, "_velocities", broken)
     engine = PictureEngine(tiny)
     engine.submit(REQUEST)
-    started, failed = finish(engine)
+    _, failed = finish(engine)
     assert isinstance(failed, RequestFailed) and failed.code == "not_finite"
 
 

@@ -18,7 +18,8 @@ from tests.studio.conftest import SPEC, ended, wait_until
 
 
 def submit(jobs: Jobs, owner: str = "me", origin: Origin = "page", **values: Any) -> JobView:
-    draft = Draft(**{"prompt": "an apple", "seed": 7} | values)
+    merged: dict[str, Any] = {"prompt": "an apple", "seed": 7} | values
+    draft = Draft(**merged)
     return jobs.submit(draft, owner=owner, origin=origin)
 
 
@@ -46,7 +47,7 @@ def test_progress_is_told_in_order_and_ends_with_the_picture(
     job = submit(jobs)
 
     async def follow() -> list[JobView]:
-        seen = []
+        seen: list[JobView] = []
         async for view in jobs.watch(job.id, "me"):
             if not seen:
                 engine.release()

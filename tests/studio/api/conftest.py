@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from openai import OpenAI
+from openai import DefaultHttpxClient, OpenAI
 
 from tests.fake_engine import FakeEngine
 from tests.running import RunningStudio
@@ -25,5 +25,5 @@ def http(studio: RunningStudio) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def openai(studio: RunningStudio) -> OpenAI:
-    client = httpx.Client(trust_env=False)
+    client = DefaultHttpxClient(trust_env=False)
     return OpenAI(base_url=f"{studio.url}/v1", api_key="none", http_client=client, max_retries=0)

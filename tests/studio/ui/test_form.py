@@ -1,0 +1,101 @@
+"""Controls to a request and back: nothing impossible gets into the form, nothing gets lost."""
+
+from dataclasses import astuple, replace
+
+import pytest
+
+from studio.errors import BadRequest
+from studio.request import settle
+from studio.ui.form import (
+    FIELDS,
+    FIXED,
+    checked,
+    defaults,
+    draft_of,
+    from_settings,
+    received,
+)
+from tests.studio.conftest import SPEC
+
+BASE = replace(defaults(SPEC), prompt="an apple")
+WITHOUT_GUIDANCE = replace(SPEC, has_guidance_embedding=False)
+
+
+def test_an_untouched_form_asks_for_the_models_defaults() -> None:
+    request, notices = settle(draft_of(BASE, SPEC, None), SPEC, max_images=4)
+    assert (request.width, request.height) == (SPEC.native_width, SPEC.native_height)
+    assert (request.steps, request.count) == (SPEC.default_steps, 1)
+    assert request.output_format == "jpeg"
+    assert not notices
+
+
+def test_what_does_not_act_is_not_sent() -> None:
+    draft = draft_of(replace(BASE, output_format="png"), WITHOUT_GUIDANCE, None)
+    assert draft.guidance_scale is None and draft.strength is None
+    assert draft.true_cfg_scale is None and draft.quality is None and draft.seed is None
+    request, notices = settle(draft, WITHOUT_GUIDANCE, max_images=4)
+    assert not notices
+
+
+@pytest.mark.parametrize("text", ["", "abc", "-1", "1.5", "4294967296", "9" * 5000, "１２"])
+def test_a_seed_that_is_no_seed_is_refused(text: str) -> None:
+    with pytest.raises(BadRequest, match="seed") as refused:
+        draft_of(replace(BASE, seed_mode=FIXED, seed=text), SPEC, None)
+    assert refused.value.param == "seed"
+
+
+def test_large_seeds_keep_every_digit() -> None:
+    draft = draft_of(replace(BASE, seed_mode=FIXED, seed=" 4,294,967,295 "), SPEC, None)
+    assert draft.seed == 4294967295
+
+
+@pytest.mark.parametrize("width", [None, float("nan"), float("inf")])
+def test_a_width_that_is_no_number_is_refused(width: float | None) -> None:
+    with pytest.raises(BadRequest) as refused:
+        draft_of(replace(BASE, shape="custom", width=width), SPEC, None)
+    assert refused.value.param == "width"
+
+
+def test_a_request_comes_back_as_the_same_request() -> None:
+    form = replace(
+        BASE,
+        shape="9:16",
+        seed_mode=FIXED,
+        seed="7",
+        steps=11,
+        output_format="webp",
+        quality=55,
+        negative_prompt="blur",
+        true_cfg_scale=2.5,
+        guidance_scale=4.5,
+    )
+    request, _ = settle(draft_of(form, SPEC, None), SPEC, max_images=4)
+    again = from_settings(request.to_dict(), SPEC, 4)
+    assert settle(draft_of(again, SPEC, None), SPEC, max_images=4)[0] == request
+
+
+def test_settings_from_anywhere_become_possible_ones() -> None:
+    wild = {
+        "prompt": 5,
+        "width": -3,
+        "height": "x",
+        "steps": 10**9,
+        "seed": True,
+        "count": 99,
+        "quality": float("nan"),
+        "output_format": "gif",
+        "guidance_scale": [1],
+        "strength": 9,
+        "has_source": True,
+        "unknown": object(),
+    }
+    values = from_settings(wild, SPEC, max_images=2)
+    assert values.prompt == "" and values.seed == ""
+    assert (values.steps, values.count, values.strength) == (SPEC.max_steps, 2, 1.0)
+    assert (values.quality, values.output_format) == (90, "jpeg")
+    assert checked({}, SPEC, 4) == defaults(SPEC)
+
+
+def test_controls_that_the_browser_has_not_built_have_their_defaults() -> None:
+    assert received([None] * len(FIELDS), SPEC) == replace(defaults(SPEC), width=None, height=None)
+    assert received(astuple(BASE), SPEC) == BASE

@@ -1,0 +1,114 @@
+"""HTML fragments: whatever a person, a file or an engine says is text, never markup."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import gradio as gr
+import pytest
+from starlette.requests import Request
+
+from studio.engine.protocol import EngineStatus
+from studio.errors import BadRequest
+from studio.job import JobView, Picture, Status
+from studio.request import Draft, Notice, settle
+from studio.ui.notes import plan_line, problem, seed_note, strength_words, told, warnings
+from studio.ui.owner import owner_of
+from studio.ui.shots import file_name, shown_settings, strip
+from studio.ui.stage import done_stage, idle_stage, job_stage, progress_words
+from studio.ui.topbar import topbar
+from tests.studio.conftest import SPEC
+
+EVIL = """<script>alert(1)</script>"><img src=x onerror='alert(2)'>&lt;"""
+READY = EngineStatus("ready")
+REQUEST = settle(Draft(EVIL, seed=5, count=2), SPEC, max_images=4)[0]
+PICTURE = Picture(
+    "id-1", "job-1", "me", 0, 5, 256, 192, "png", 6, 0.0, replace(REQUEST, output_format="png")
+)
+
+
+def view(status: Status, **values: object) -> JobView:
+    base = JobView("job-1", "me", "page", status, REQUEST, 0.0, steps=6)
+    return replace(base, **values)  # type: ignore[arg-type]
+
+
+class Tags(HTMLParser):
+    """The tags of a fragment, and whether any attribute is a handler."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.handlers: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        job_stage(view("failed", error_message=EVIL), READY, 0),
+        job_stage(view("running", step=2, warnings=(Notice("x", None, EVIL),)), READY, 1),
+        job_stage(view("queued"), EngineStatus("loading", EVIL, 0.5), 0),
+        done_stage([PICTURE], 1),
+        idle_stage(EngineStatus("failed", EVIL), [], [EVIL], EVIL),
+        idle_stage(READY, [], [EVIL], EVIL),
+        idle_stage(EngineStatus("loading", EVIL), [], [], EVIL),
+        topbar(EngineStatus("restarting", EVIL), EVIL),
+        strip((PICTURE,), has_more=True),
+        problem(BadRequest(EVIL, param=EVIL)),
+        told(EVIL),
+        seed_note(EVIL),
+        warnings((Notice("x", None, EVIL),)),
+    ],
+)
+def test_nothing_said_becomes_markup(html: str) -> None:
+    tags = Tags(html)
+    assert "script" not in tags.seen
+    assert not tags.handlers
+    assert "<img src=x" not in html
+
+
+def test_progress_says_what_is_awaited() -> None:
+    assert progress_words(view("running", step=2), READY) == "Step 2 of 6"
+    assert progress_words(view("running", step=6), READY) == "Developing the picture"
+    assert progress_words(view("queued", position=3), READY) == "In the queue, 3 before you"
+    assert "45 %" in progress_words(view("queued"), EngineStatus("loading", "weights", 0.45))
+
+
+def test_pictures_are_shown_by_relative_addresses_of_the_studio() -> None:
+    assert "src='v1/images/id-1/thumbnail'" in strip((PICTURE,), has_more=False)
+    assert "src='v1/images/id-1/content'" in done_stage([PICTURE], 1)
+
+
+def test_copied_settings_name_only_what_acted() -> None:
+    settings = shown_settings(PICTURE)
+    assert settings["seed"] == 5 and settings["count"] == 1
+    assert "strength" not in settings and "quality" not in settings
+
+
+def test_a_download_has_a_plain_name() -> None:
+    assert file_name(PICTURE) == "script-alert-1-script-img-src-x-onerror-5.png"
+    emoji = replace(PICTURE, request=replace(REQUEST, prompt="🍎 りんご"), format="jpeg")
+    assert file_name(emoji) == "picture-5.jpg"
+
+
+def test_the_plan_says_what_was_changed() -> None:
+    assert "256 × 192 px" in plan_line(REQUEST, None, None, 16)
+    assert "multiples of 16 px" in plan_line(REQUEST, (260.0, 200.0), None, 16)
+    assert "multiples" not in plan_line(REQUEST, (256.0, 192.0), None, 16)
+    assert "cropped" in plan_line(REQUEST, None, (1000, 200), 16)
+
+
+def test_strength_ends_are_named() -> None:
+    assert strength_words(0.1).startswith("Subtle")
+    assert strength_words(1.0) == "Only the prompt"
+
+
+def test_no_owner_is_an_error_and_never_somebody() -> None:
+    scope = {"type": "http", "headers": [], "state": {"owner": "me"}}
+    assert owner_of(gr.Request(Request(scope))) == "me"
+    for state in ({}, {"owner": ""}, {"owner": None}):
+        with pytest.raises(RuntimeError):
+            owner_of(gr.Request(Request(scope | {"state": state})))
