@@ -76,17 +76,16 @@ class Jobs:
             message = f"The model could not be loaded: {status.detail}"
             raise Unavailable(message, code="engine_failed")
         record = JobRecord(uuid.uuid4().hex, owner, origin, request, time.time(), warnings=notices)
+        png = None  # made before the lock is taken: watchers wait for it
+        if source is not None:
+            png = encode_source(fit_picture(source, request.width, request.height))
         with self._lock:
             self._dispatcher.check_room()
-            self._keep(record, source)
+            if png is not None:
+                self.library.save_source(record.id, png)
+            self.library.add_job(record)
             self._dispatcher.enqueue(LiveJob(record, warnings=list(notices)))
             return self._dispatcher.view(record.id)
-
-    def _keep(self, record: JobRecord, source: Pixels | None) -> None:
-        if source is not None:
-            fitted = fit_picture(source, record.request.width, record.request.height)
-            self.library.save_source(record.id, encode_source(fitted))
-        self.library.add_job(record)
 
     def cancel(self, job_id: str, owner: str) -> JobView:
         """End a job now: nothing more of it is saved. A finished job stays as it is."""

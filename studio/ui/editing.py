@@ -30,6 +30,8 @@ from studio.ui.source import UploadLimits, read_upload, source_card, upload_size
 
 Updates = dict[Block, Any]
 
+# In the browser and at once: a person may type before the server has answered.
+RESTORE_PROMPT_JS = "(stored) => stored?.prompt ?? ''"
 # Runs in the browser: the form goes into its storage without a way over the server.
 KEEP_JS = f"(...values) => Object.fromEntries({list(FIELDS)}.map((name, i) => [name, values[i]]))"
 
@@ -44,10 +46,12 @@ class Editing:
         self._has_areas = len(areas(jobs.spec)) > 1
 
     def restore(self, stored: object) -> Updates:
-        """The form as this browser left it."""
+        """The form as this browser left it, all but the prompt (`RESTORE_PROMPT_JS`)."""
         kept = stored if isinstance(stored, dict) else {}
         values = checked(kept, self._jobs.spec, self._jobs.max_images)
-        return form_updates(self._page, values)
+        updates = form_updates(self._page, values)
+        del updates[self._page.prompt]
+        return updates
 
     def plan(self, *inputs: Any) -> Updates:
         """What Generate would make, and which controls act; `inputs` as for submit."""

@@ -30,7 +30,7 @@ from studio.ui.topbar import topbar
 Updates = dict[Block, Any]
 
 OPENING_POLL_S = 0.4  # how often the loading percent is looked at
-FOLLOW_S = 20.0  # a follower's longest life: a tab that was hidden meanwhile lets go
+FOLLOW_S = 10.0  # a follower's longest life: a tab that was hidden meanwhile lets go
 AWAY_S = 0.5  # enough for one look
 IDLE = "idle"
 

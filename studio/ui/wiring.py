@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from studio.ui.editing import KEEP_JS, Editing
+from studio.ui.editing import KEEP_JS, RESTORE_PROMPT_JS, Editing
 from studio.ui.history import History
 from studio.ui.layout import Page
 from studio.ui.making import Making
@@ -67,7 +67,8 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
 
 def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
     form, seed = page.form(), page.seed
-    _on(demo.load, editing.restore, inputs=page.stored, outputs=form)
+    _on(demo.load, None, inputs=page.stored, outputs=page.prompt, js=RESTORE_PROMPT_JS)
+    _on(demo.load, editing.restore, inputs=page.stored, outputs=form[1:])
     _on(
         # All but the prompt: no words change the size.
         [demo.load, page.source.upload.change, *(control.change for control in form[1:])],
