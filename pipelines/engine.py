@@ -79,10 +79,6 @@ class PictureEngine:
     def is_idle(self) -> bool:
         return not (self._jobs or self._events)
 
-    def count_tokens(self, prompt: str) -> tuple[int, int, str]:
-        """T5 tokens of a prompt, the limit, and the text that would be cut."""
-        return self._model.measure_prompt(prompt)
-
     def submit(self, request: RenderRequest) -> None:
         """Queues a request; one that cannot be rendered fails in the next tick.
 

@@ -29,6 +29,7 @@ class FakeEngine:
         self._free.set()
         self._stop = threading.Event()
         self._lost = threading.Event()
+        self._rendering = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self, on_event: Callable[[EngineEvent], None]) -> None:
@@ -71,7 +72,8 @@ class FakeEngine:
                 self._inbox.get_nowait()
             except Empty:
                 break
-        self.become("restarting", cause)
+        with self._rendering:  # the old worker's last picture must not reach into the new one
+            self.become("restarting", cause)
         self._tell(WorkerLost(cause))
 
     def recover(self) -> None:
@@ -81,8 +83,9 @@ class FakeEngine:
 
     def _run(self) -> None:
         while (request := self._inbox.get()) is not None:
-            if not self._lost.is_set():
-                self._render(request)
+            with self._rendering:
+                if not self._lost.is_set():
+                    self._render(request)
 
     def _render(self, request: RenderRequest) -> None:
         self._tell(render.Started(request.id))

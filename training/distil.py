@@ -77,7 +77,7 @@ def distil(args: argparse.Namespace) -> None:
     while not clock.is_over:
         batch = captions.drop(pool.batch(rng, args.batch), rng, PLAIN)
         both = [to_device(b, device) for b in (batch, captions.drop(batch, rng, 1.0))]
-        x, sigma, _ = noised(pack(both[0].latents))
+        x, sigma, _ = noised(pack(both[0].latents), stage.noise)
         g = torch.empty(len(x)).uniform_(*GUIDANCE).to(device)
         with torch.autocast(device, torch.bfloat16):
             wanted = guided(teacher, x, sigma, both, g)

@@ -42,20 +42,21 @@ BUCKETS = (
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a training stage shows: sizes (width, height), scenes, T5 tokens, spacing of ids."""
+    """What a stage shows: sizes (width, height), scenes, T5 tokens, spacing of ids, noise."""
 
     sizes: tuple[tuple[int, int], ...]
     mix: Mix
     tokens: int
     spacing: int = 1
+    noise: float = 0.5
 
 
 # Half resolution spaces its position ids by two, so that a place keeps its ids at full resolution.
 # Captions fit in 24 tokens; the last stage pads them to the 40 that the pipeline is called with.
 STAGES = {
-    "half": Stage(((128, 128),), Mix(pair=0.1, position=0.1, size=0.1, gradient=0.1), 24, 2),
-    "full": Stage(((256, 256),), Mix(pair=0.25, position=0.2, size=0.2, gradient=0.15), 24),
-    "buckets": Stage(BUCKETS, Mix(pair=0.3, position=0.25, size=0.25, gradient=0.2), 40),
+    "half": Stage(((128, 128),), Mix(0.1, 0.1, 0.1, 0.1), 24, 2, 0.0),
+    "full": Stage(((256, 256),), Mix(0.25, 0.2, 0.2, 0.15), 24),
+    "buckets": Stage(BUCKETS, Mix(0.3, 0.25, 0.25, 0.2), 40),
 }
 
 

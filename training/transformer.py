@@ -88,13 +88,16 @@ def pack(latents: Tensor) -> Tensor:
     return x.reshape(n, h * w // 4, 4 * c)
 
 
-def noised(clean: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+def noised(
+    clean: Tensor, mean: float = 0.0, generator: torch.Generator | None = None
+) -> tuple[Tensor, ...]:
     """Rectified flow (Liu et al. 2022): x = (1-σ)·clean + σ·noise, σ logit-normal (Esser 2024).
 
+    ``mean`` is that of σ's logit: above 0 for larger pictures, which need more noise to be hidden.
     Returns x, σ [rows] and the velocity noise - clean.
     """
     noise = torch.randn(clean.shape, generator=generator).to(clean)
-    sigma = torch.sigmoid(torch.randn(len(clean), generator=generator)).to(clean)
+    sigma = torch.sigmoid(mean + torch.randn(len(clean), generator=generator)).to(clean)
     s = sigma[:, None, None]
     return (1 - s) * clean + s * noise, sigma, noise - clean
 
@@ -174,7 +177,7 @@ def train(args: argparse.Namespace) -> None:
     while not clock.is_over:
         batch = captions.drop(pool.batch(rng, args.batch), rng, DROPOUT)
         batch = to_device(batch, device)
-        x, sigma, velocity = noised(pack(batch.latents))
+        x, sigma, velocity = noised(pack(batch.latents), stage.noise)
         with torch.autocast(device, torch.bfloat16):
             answer = painter(x, sigma, batch, torch.ones_like(sigma), stage.spacing)
         loss = (answer.float() - velocity).square().mean()

@@ -8,7 +8,9 @@ follows.
 import os
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -20,17 +22,26 @@ from studio.engine.protocol import EngineEvent, EngineStatus
 if TYPE_CHECKING:
     from pipelines.engine import PictureEngine
 
+OOM_SCORE_ADJ = "800"  # of 1000: before nearly everything else
+
 
 def main() -> None:
     """Serve one connection until it closes."""
     connection = Connection(int(sys.argv[1]))
     config = connection.recv()
+    _offer_to_the_oom_killer()
     inbox: SimpleQueue[Message] = SimpleQueue()
     threading.Thread(target=_read, args=(connection, inbox), daemon=True).start()
     try:
         _serve(config, connection, inbox)
     except (BrokenPipeError, ConnectionResetError):
         _leave()
+
+
+def _offer_to_the_oom_killer() -> None:
+    """When memory runs out, the kernel ends this process and not the server, which goes on."""
+    with suppress(OSError):  # not every system has the file
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJ)
 
 
 def _read(connection: Connection, inbox: "SimpleQueue[Message]") -> None:

@@ -63,7 +63,8 @@ def done_stage(pictures: Sequence[Picture], count: int) -> str:
     facts = [f"{first.width} × {first.height} px", _seeds(pictures), steps_words(first.request)]
     return (
         f"{_grid(cells, first.width / first.height, 'done')}"
-        f"<p class='caption'><span class='caption-prompt'>{escape(first.request.prompt)}</span>"
+        f"<p class='caption' role='status'>"
+        f"<span class='caption-prompt'>{escape(first.request.prompt)}</span>"
         f"<span>{escape(' · '.join(facts))}</span></p>"
     )
 
@@ -142,14 +143,10 @@ def progress_words(view: JobView, status: EngineStatus) -> str:
 
 
 def _beside(view: JobView, waiting: int) -> str:
-    parts = []
-    if view.seconds_left is not None and view.status == "running":
-        seconds = math.ceil(view.seconds_left)
-        parts.append(
-            f"{seconds // 60} min {seconds % 60} s left" if seconds > 90 else f"{seconds} s left"
-        )
-    if waiting:
-        parts.append(f"{waiting} more waiting")
+    parts = [f"{waiting} more waiting"] if waiting else []
+    if view.status == "running" and view.seconds_left is not None and view.step < view.steps:
+        minutes, seconds = divmod(math.ceil(view.seconds_left), 60)
+        parts.insert(0, f"{minutes} min {seconds} s left" if minutes else f"{seconds} s left")
     return " · ".join(parts)
 
 

@@ -29,7 +29,7 @@ def test_half_resolution_ids_stand_in_the_middle_of_the_full_ones() -> None:
 
 def test_noised_keeps_the_rectified_flow_identity() -> None:
     clean = torch.randn(4, 16, 128)
-    x, sigma, velocity = noised(clean, torch.Generator().manual_seed(0))
+    x, sigma, velocity = noised(clean, 0.5, torch.Generator().manual_seed(0))
     assert torch.allclose(x - sigma[:, None, None] * velocity, clean, atol=1e-5)
     assert sigma.min() > 0 and sigma.max() < 1
 

@@ -33,7 +33,7 @@ def test_what_does_not_act_is_not_sent() -> None:
     draft = draft_of(replace(BASE, output_format="png"), WITHOUT_GUIDANCE, None)
     assert draft.guidance_scale is None and draft.strength is None
     assert draft.true_cfg_scale is None and draft.quality is None and draft.seed is None
-    request, notices = settle(draft, WITHOUT_GUIDANCE, max_images=4)
+    _request, notices = settle(draft, WITHOUT_GUIDANCE, max_images=4)
     assert not notices
 
 
