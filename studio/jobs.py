@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ class Jobs:
             mine = [job_id for job_id, live in jobs if live.record.owner == owner]
             return [self._dispatcher.view(job_id) for job_id in mine]
 
-    async def watch(self, job_id: str, owner: str) -> AsyncIterator[JobView]:
+    async def watch(self, job_id: str, owner: str) -> AsyncGenerator[JobView]:
         """The job now, then after each change, until it is over. Raises `NotFound`."""
         bell = Bell()
         with self._lock:

@@ -50,7 +50,7 @@ def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
         yield
         jobs.close()
 
-    app = FastAPI(title="FLUX studio", version=__version__, lifespan=lifespan)
+    app = FastAPI(title="Flux Studio", version=__version__, lifespan=lifespan)
     add_failure_handlers(app)
     app.include_router(health_router(jobs))
     app.include_router(models_router(jobs))

@@ -19,18 +19,18 @@ _LONGEST_FORM_BYTES: Final = 8192
 
 _STYLE: Final = """
 :root { color-scheme: dark; font: 16px/1.5 system-ui, sans-serif; }
-body { margin: 0; min-height: 100vh; display: grid; place-items: center; background: #0f1115;
+body { margin: 0; min-height: 100vh; display: grid; place-items: center; background: #0e0f12;
   color: #e6e8ec; }
-form { box-sizing: border-box; width: min(22rem, 100vw - 2rem); padding: 2rem; background: #181b21;
+form { box-sizing: border-box; width: min(22rem, 100vw - 2rem); padding: 2rem; background: #16181d;
   border: 1px solid #2a2f38; border-radius: 12px; }
 h1 { margin: 0 0 1rem; font-size: 1.25rem; }
 label { display: block; margin-bottom: .5rem; color: #a9b0bc; }
 input { box-sizing: border-box; width: 100%; padding: .7rem; font: inherit; color: inherit;
-  background: #0f1115; border: 1px solid #3a404b; border-radius: 8px; }
+  background: #0e0f12; border: 1px solid #3a404b; border-radius: 8px; }
 button { width: 100%; margin-top: 1rem; padding: .7rem; font: inherit; font-weight: 600;
-  color: #fff; background: #4f46e5; border: 0; border-radius: 8px; cursor: pointer; }
-button:hover { background: #6259f0; }
-:focus-visible { outline: 2px solid #a5b4fc; outline-offset: 2px; }
+  color: #1d1307; background: #f2a65a; border: 0; border-radius: 8px; cursor: pointer; }
+button:hover { background: #f6b876; }
+:focus-visible { outline: 2px solid #f2a65a; outline-offset: 2px; }
 [role=alert] { margin: .75rem 0 0; color: #fca5a5; }
 """
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -43,9 +43,9 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
 }
 _PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>FLUX studio</title>
+<html lang="en"><head><meta charset="utf-8"><title>Flux Studio</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head>
-<body><form method="post" action="{action}"><h1>FLUX studio</h1>{fields}</form></body></html>
+<body><form method="post" action="{action}"><h1>Flux Studio</h1>{fields}</form></body></html>
 """
 _KEY_FIELDS: Final = """<input type="hidden" name="next" value="{next}">
 <label for="key">API key</label>

@@ -27,7 +27,10 @@ def wire(
     _wire_history(page, history)
 
 
-_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# Gradio's browser client can lose the messages of an event when two are in the queue at once: both
+# were ready before it knew of the second (1 page load in 40 on a busy machine). So only `follow`
+# takes the queue, one event at a time; all others are plain requests, and faster for it.
+_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
 _on = partial(gr.on, **_QUIET)
 
 
@@ -62,6 +65,7 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
         # one they would block each other.
         trigger_mode="always_last",
         concurrency_limit=None,
+        queue=True,
     )
 
 
@@ -75,7 +79,6 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
         editing.plan,
         **_plan_ends(page),
         trigger_mode="always_last",
-        queue=False,
     )
     _on(page.prompt.input, None, outputs=page.problem, js="() => ''")
     _on([control.change for control in form], None, inputs=form, outputs=page.stored, js=KEEP_JS)
