@@ -91,6 +91,7 @@ class Dispatcher:
         self.live[live.record.id] = live
         self._queue.push(live.record.owner, live.record.id)
         self._dispatch()
+        self._bells.ring_all()  # places in the queue changed
 
     def view(self, job_id: str) -> JobView:
         """What the owner of an unfinished job sees now."""
@@ -116,7 +117,7 @@ class Dispatcher:
         )
         self._library.drop_source(job_id)
         del self.live[job_id]
-        self._bells.ring(job_id)
+        self._bells.ring_all()  # of the job itself, and of those whose place in the queue changed
 
     # Engine events, on this class's thread
 

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import Any, cast
+from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
@@ -112,7 +112,7 @@ class Making:
                 return
 
     async def _watch(self, job_id: str, owner: str, until: float) -> AsyncGenerator[JobView]:
-        watch = cast("AsyncGenerator[JobView]", self._jobs.watch(job_id, owner))
+        watch = self._jobs.watch(job_id, owner)
         async with aclosing(watch):
             # NotFound: a job that another owner submitted from this browser.
             with suppress(NotFound, TimeoutError):
