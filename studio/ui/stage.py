@@ -43,6 +43,8 @@ def job_stage(view: JobView, status: EngineStatus, waiting: int) -> str:
     """A job at this moment; `waiting` other jobs of this owner come after it."""
     if view.status == "failed":
         return _message("failed", "This did not work", view.error_message or "The job failed.")
+    if view.status == "cancelled" and view.pictures:  # made before the stop: kept
+        return done_stage(view.pictures, view.request.count)
     if view.status == "cancelled":
         return _message("stopped", "Stopped", "Nothing of this picture was saved.")
     if view.status == "done":
