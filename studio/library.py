@@ -163,7 +163,7 @@ class Library:
         """This owner's pictures, newest first; `before` is the cursor of an earlier page."""
         query = select(PictureRow).where(PictureRow.owner == owner)
         if before is not None:
-            number = int(before) if before.isdigit() else 0
+            number = int(before[:18]) if before.isdecimal() else 0  # SQLite holds 64 bits
             query = query.where(PictureRow.number < number)
         query = query.order_by(PictureRow.number.desc()).limit(limit + 1)
         with Session(self._engine) as session:

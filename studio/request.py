@@ -132,8 +132,13 @@ def _check_texts(draft: Draft) -> None:
             "The prompt is empty: describe the picture in a few words.", param="prompt"
         )
     for name in ("prompt", "negative_prompt", "secondary_prompt", "secondary_negative_prompt"):
-        text = getattr(draft, name)
-        if text is not None and len(text) > MAX_PROMPT_CHARS:
+        text = getattr(draft, name) or ""
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise BadRequest(
+                f"{name} holds half of a surrogate pair, which is no character. Send valid Unicode.",
+                param=name,
+            )
+        if len(text) > MAX_PROMPT_CHARS:
             raise BadRequest(
                 f"{name} has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}.",
                 param=name,

@@ -74,6 +74,8 @@ def test_pixel_limit() -> None:
         ("output_format", "tiff"),
         ("prompt", "  "),
         ("prompt", "x" * 100_000),
+        ("prompt", "half of an emoji \ud83c"),
+        ("negative_prompt", "\udfff"),
     ],
 )
 def test_values_out_of_range_are_refused_and_named(name: str, value: Any) -> None:

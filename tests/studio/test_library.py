@@ -1,0 +1,76 @@
+"""Files and rows: nothing points nowhere, leftovers of a crash go, work under way stays."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from studio.errors import NotFound
+from studio.library import LEFTOVER_AGE_S, EncodedPicture, JobRecord, Library
+from studio.request import Draft, settle
+from tests.studio.conftest import SPEC
+
+
+def record_of(job_id: str = "job", owner: str = "me") -> JobRecord:
+    request, _ = settle(Draft("🍎 an apple\nwith a leaf"), SPEC, max_images=1)
+    return JobRecord(job_id, owner, "page", request, time.time())
+
+
+def encoded() -> EncodedPicture:
+    return EncodedPicture(0, 7, 6, 256, 192, content=b"picture", thumbnail=b"thumbnail")
+
+
+def age(path: Path) -> None:
+    old = time.time() - 2 * LEFTOVER_AGE_S
+    os.utime(path, (old, old))
+
+
+def test_a_job_and_its_picture_come_back_as_they_were(tmp_path: Path) -> None:
+    record = record_of()
+    before = Library(tmp_path)
+    before.add_job(record)
+    picture = before.add_picture(record, encoded())
+    before.close()
+    after = Library(tmp_path)
+    assert after.job("job", "me") == record
+    assert after.picture(picture.id, "me") == picture
+    assert after.content_path(picture.id, "me").read_bytes() == b"picture"
+    assert after.thumbnail_path(picture.id, "me").read_bytes() == b"thumbnail"
+    after.close()
+
+
+def test_the_sweep_takes_old_leftovers_alone(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    library.add_job(record_of())
+    kept = library.add_picture(record_of(), encoded())
+    library.save_source("job", b"source of a waiting job")
+    fresh = tmp_path / "pictures" / "fresh.png.part"
+    leftovers = [tmp_path / "pictures" / "gone.png", tmp_path / "sources" / "ended.png"]
+    for path in [fresh, *leftovers]:
+        path.write_bytes(b"x")
+    for path in [*leftovers, library.content_path(kept.id, "me"), tmp_path / "sources/job.png"]:
+        age(path)
+    assert library.sweep(time.time()) == len(leftovers)
+    assert not any(path.exists() for path in leftovers)
+    assert fresh.exists()
+    assert library.content_path(kept.id, "me").is_file()
+    assert library.read_source("job") == b"source of a waiting job"
+    library.close()
+
+
+@pytest.mark.parametrize("picture_id", ["", "x", "../../studio.db", "%2e%2e", "0" * 5000, "a\0b"])
+def test_no_id_reaches_another_file(tmp_path: Path, picture_id: str) -> None:
+    library = Library(tmp_path)
+    for ask in (library.picture, library.content_path, library.thumbnail_path):
+        with pytest.raises(NotFound):
+            ask(picture_id, "me")
+    library.close()
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "9" * 400])
+def test_a_damaged_cursor_is_an_empty_or_whole_page(tmp_path: Path, cursor: str) -> None:
+    library = Library(tmp_path)
+    library.add_picture(record_of(), encoded())
+    assert len(library.history("me", cursor, 10).pictures) <= 1
+    library.close()
