@@ -135,7 +135,7 @@ def _check_texts(draft: Draft) -> None:
         text = getattr(draft, name) or ""
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise BadRequest(
-                f"{name} holds half of a surrogate pair, which is no character. Send valid Unicode.",
+                f"{name} holds half of a surrogate pair, which is no character. Send Unicode.",
                 param=name,
             )
         if len(text) > MAX_PROMPT_CHARS:
