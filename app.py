@@ -17,8 +17,9 @@ from pipelines.specs import find_spec
 from studio.api.access import AccessPolicy
 from studio.engine.local import LocalEngine
 from studio.engine.messages import WorkerConfig
+from studio.errors import CannotStart
 from studio.server import create_app, make_jobs, make_policy
-from studio.serving import CannotStart, address, bind, lock_folder, run
+from studio.serving import address, bind, lock_folder, run
 from studio.settings import Settings
 from studio.share import ShareFailed, open_tunnel
 
@@ -61,6 +62,7 @@ def serve(settings: Settings) -> None:
             app,
             sock,
             log_level=settings.log_level,
+            root_path=settings.root_path,
             on_started=lambda: _announce(settings, address(sock), policy),
         )
 

@@ -50,6 +50,7 @@ class Job:
     pictures_left: int
     prompts: list[PromptEncoding] = field(default_factory=list)
     source: PictureEncoding | None = None
+    is_announced: bool = False
 
 
 class PictureEngine:
@@ -72,6 +73,7 @@ class PictureEngine:
         self._admission = Admission(self._max_tokens)
         self._previewer = Previewer(model, clock)
         self._jobs: dict[str, Job] = {}
+        self._admitted: list[Ticket] = []  # announced, not started
         self._rows: list[Row] = []
         self._events: list[Event] = []
 
@@ -102,18 +104,35 @@ class PictureEngine:
 
     @torch.inference_mode()
     def tick(self) -> list[Event]:
-        """One step of every running picture; empty when idle."""
-        self._admit()
-        stepped = self._step()
-        self._report(stepped)
-        self._decode([row for row in stepped if row.is_finished])
+        """One step of every running picture, or news of those that start next; empty when idle.
+
+        `Started` is told before the first work on a request, so that a request which ends the whole
+        process can be known from outside.
+        """
+        if not self._announce():
+            self._start_admitted()
+            stepped = self._step()
+            self._report(stepped)
+            self._decode([row for row in stepped if row.is_finished])
         events, self._events = self._events, []
         return events
 
     # Starting
 
-    def _admit(self) -> None:
+    def _announce(self) -> bool:
+        """Admits pictures; whether requests are among them that nobody has heard of."""
+        news = False
         for ticket in self._admission.admit():
+            self._admitted.append(ticket)
+            job = self._jobs[ticket.request_id]
+            if not job.is_announced:
+                job.is_announced = news = True
+                self._events.append(Started(ticket.request_id))
+        return news
+
+    def _start_admitted(self) -> None:
+        while self._admitted:
+            ticket = self._admitted.pop(0)
             job = self._jobs[ticket.request_id]
             row = attempt(partial(self._start, job, ticket.index))
             if isinstance(row, Failure):
@@ -133,7 +152,6 @@ class PictureEngine:
         job.prompts = self._model.encode_prompts([(clip, t5) for _, clip, t5 in texts])
         if request.source is not None:
             job.source = self._model.encode_picture(request.source)
-        self._events.append(Started(request.id))
         for param, _, t5 in texts:
             self._warn_of_cut(request.id, param, t5)
 
@@ -232,6 +250,7 @@ class PictureEngine:
     def _forget(self, request_id: str) -> None:
         del self._jobs[request_id]
         self._admission.drop(request_id)
+        self._admitted = [each for each in self._admitted if each.request_id != request_id]
         self._rows = [row for row in self._rows if row.request.id != request_id]
 
     def _is_alive(self, row: Row) -> bool:

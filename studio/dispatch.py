@@ -11,14 +11,18 @@ request which kills the worker takes no neighbour with it.
 import logging
 import threading
 import time
+from collections import deque
+from dataclasses import replace
 from queue import SimpleQueue
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipelines import requests as render
 from studio.encoding import encode_finished, encode_preview, read_source
 from studio.engine.protocol import Engine, EngineEvent, EngineStatus, WorkerLost
 from studio.job import JobView, Status
-from studio.library import Library
-from studio.live import LiveJob
+from studio.library import JobRecord, Library
+from studio.live import LiveJob, kept_view
 from studio.queue import FairQueue
 from studio.request import Notice
 from studio.watch import Bells
@@ -48,8 +52,11 @@ class Dispatcher:
         self._lock = lock
         self._queue = FairQueue(queue_capacity)
         self._in_flight: set[str] = set()
-        # By the events handled so far, so that a lost worker's jobs are taken back first.
-        self._is_ready = False
+        # Restarts of the worker that is ready by the events handled so far: the jobs of a lost
+        # worker must be taken back before the next one gets any.
+        self._ready_after: int | None = None
+        self.ended: dict[str, JobView] = {}  # over, but not yet written
+        self._unwritten: deque[JobRecord] = deque()
         self._events: SimpleQueue[EngineEvent | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
 
@@ -81,10 +88,10 @@ class Dispatcher:
             if live.status == "running":
                 self._library.update_job(live.record.id, status="queued")
 
-    def check_room(self) -> None:
+    def check_room(self, owner: str) -> None:
         """Raises `QueueFull`."""
         waiting = len(self._queue)
-        self._queue.check_room(retry_after_s=SECONDS_A_JOB * max(1, waiting // 4))
+        self._queue.check_room(owner, retry_after_s=SECONDS_A_JOB * max(1, waiting // 4))
 
     def enqueue(self, live: LiveJob) -> None:
         """Let a kept job wait for its turn, which may be now."""
@@ -107,17 +114,33 @@ class Dispatcher:
         self._queue.remove(job_id)
         if job_id in self._in_flight:
             self._engine.cancel(job_id)
-        self._library.update_job(
-            job_id,
+        ended = replace(
+            live.record,
             status=status,
             finished_at=time.time(),
+            started_at=live.started_at,
             attempts=live.attempts,
+            warnings=tuple(live.warnings),
             error_code=code,
             error_message=message,
         )
-        self._library.drop_source(job_id)
+        self.ended[job_id] = kept_view(ended, live.view(None).pictures)
         del self.live[job_id]
+        self._write_ends(ended)
         self._bells.ring_all()  # of the job itself, and of those whose place in the queue changed
+
+    def _write_ends(self, ended: JobRecord) -> None:
+        """Keep how a job ended; where the disk is full, its owner is told all the same."""
+        self._unwritten.append(ended)
+        while self._unwritten:
+            record = self._unwritten[0]
+            try:
+                self._library.end_job(record)
+            except (SQLAlchemyError, OSError):
+                log.exception("a job's end could not be written; it is tried again at the next one")
+                return
+            self._unwritten.popleft()
+            del self.ended[record.id]
 
     # Engine events, on this class's thread
 
@@ -141,7 +164,7 @@ class Dispatcher:
                 self._on_request_event(event)
 
     def _on_status(self, status: EngineStatus) -> None:
-        self._is_ready = status.state == "ready"
+        self._ready_after = status.restarts if status.state == "ready" else None
         if status.state == "failed":
             for live in [job for job in self.live.values() if job.record.origin == "api"]:
                 self.finish(live, "failed", "engine_failed", status.detail)
@@ -151,9 +174,11 @@ class Dispatcher:
     def _on_worker_lost(self, cause: str) -> None:
         lost = [self.live[job_id] for job_id in self._in_flight if job_id in self.live]
         self._in_flight.clear()
-        self._is_ready = False
+        self._ready_after = None
+        # Should none have begun, any of them may be the one that ended the worker.
+        suspects = [live for live in lost if live.status == "running"] or lost
         for live in sorted(lost, key=lambda live: live.record.created_at):
-            if live.status == "running":
+            if live in suspects:
                 self._try_again(live, cause)
             else:
                 live.status = "queued"
@@ -175,12 +200,31 @@ class Dispatcher:
         if live is None:
             return
         index = live.rendering[event.index]
-        encoded = encode_finished(event, index, live.record.request)  # slow: without the lock
+        try:  # slow, so without the lock
+            encoded = encode_finished(event, index, live.record.request)
+            picture = self._library.store_picture(live.record, encoded)
+        except (OSError, ValueError) as error:
+            self._on_unsaved(live, error)
+            return
         with self._lock:
             if event.request_id not in self.live:  # cancelled while it was encoded
+                self._library.discard_picture(picture)
                 return
-            live.pictures[index] = self._library.add_picture(live.record, encoded)
+            try:
+                self._library.add_picture(picture)
+            except SQLAlchemyError as error:
+                self._library.discard_picture(picture)
+                self._on_unsaved(live, error)
+                return
+            live.pictures[index] = picture
             self._bells.ring(event.request_id)
+
+    def _on_unsaved(self, live: LiveJob, error: Exception) -> None:
+        log.error("a picture could not be saved: %s", error)
+        message = f"The picture could not be saved: {error}. Is there room in the data folder?"
+        with self._lock:
+            if live.record.id in self.live:
+                self.finish(live, "failed", "save_failed", message)
 
     def _on_request_event(self, event: render.Event) -> None:
         live = self.live.get(event.request_id)
@@ -221,7 +265,7 @@ class Dispatcher:
     # From the queue to the engine
 
     def _dispatch(self) -> None:
-        while self._is_ready and (job_id := self._queue.peek()):
+        while self._ready_after is not None and (job_id := self._queue.peek()):
             live = self.live[job_id]
             in_flight = [self.live[other] for other in self._in_flight if other in self.live]
             is_alone = any(job.attempts > 0 for job in (live, *in_flight))
@@ -241,4 +285,5 @@ class Dispatcher:
             self.finish(live, "failed", "source_lost", message)
             return
         self._in_flight.add(live.record.id)
-        self._engine.submit(live.render_request(source))
+        assert self._ready_after is not None
+        self._engine.submit(live.render_request(source), restarts=self._ready_after)

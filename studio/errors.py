@@ -9,7 +9,8 @@ StudioError
 ├── TooLarge            413  more bytes than the studio takes
 ├── TooManyRequests     429  come back later (`Retry-After`)
 │   └── QueueFull
-└── Unavailable         503  the model is loading, or could not be loaded
+├── Unavailable         503  the model is loading, or could not be loaded
+└── CannotStart         at start only: the port, the folder or the database cannot be used
 
 A message names the cause and the way out; `code` is stable, `param` is the field at fault.
 """
@@ -103,13 +104,22 @@ class Unavailable(StudioError):
     default_code = "unavailable"
 
 
+class CannotStart(StudioError):
+    default_code = "cannot_start"
+
+
 def error_body(error: StudioError) -> dict[str, dict[str, str | None]]:
     """The body of a failed answer: `{"error": {"message", "type", "param", "code"}}`."""
     return {
         "error": {
-            "message": error.message,
+            "message": _unicode(error.message),
             "type": error.type,
-            "param": error.param,
+            "param": _unicode(error.param) if error.param is not None else None,
             "code": error.code,
         }
     }
+
+
+def _unicode(text: str) -> str:
+    """What a client sent may come back in an error, even what cannot be encoded."""
+    return text.encode("utf-8", "replace").decode()

@@ -17,16 +17,17 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
-from urllib.parse import unquote
 
 import httpcore
 import httpx
+from anyio import CapacityLimiter, to_thread
 
-from studio.errors import BadRequest
+from studio.errors import BadRequest, TooLarge
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 Allow = Callable[[str], bool]
 
+_RESOLVING: Final = CapacityLimiter(8)
 MAX_REDIRECTS: Final = 3
 CONNECT_TIMEOUT_S: Final = 5.0
 _PARAM: Final = "input"
@@ -38,6 +39,20 @@ _NETWORK_ERRORS: Final = (
     httpcore.ProtocolError,
     httpcore.TimeoutException,
     OSError,
+)
+_WHITE_SPACE: Final = str.maketrans("", "", " \t\r\n")
+_PERCENT: Final = (
+    ("%20", ""),
+    ("%0A", ""),
+    ("%0a", ""),
+    ("%0D", ""),
+    ("%0d", ""),
+    ("%2B", "+"),
+    ("%2b", "+"),
+    ("%2F", "/"),
+    ("%2f", "/"),
+    ("%3D", "="),
+    ("%3d", "="),
 )
 _DATA_URL: Final = re.compile(r"data:image/[\w.+-]+(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORECASE)
 # The only IPv6 addresses in use on the internet; this leaves out loopback, link-local, unique
@@ -92,7 +107,10 @@ def decode_data_url(url: str, *, max_bytes: int) -> bytes:
         )
     if (len(url) - head.end()) * 3 // 4 > max_bytes + 2:  # before any copy is made
         raise _too_large(max_bytes)
-    payload = "".join(unquote(url[head.end() :]).split()).rstrip("=")
+    payload = url[head.end() :].translate(_WHITE_SPACE)
+    for escaped, character in _PERCENT:  # all that base64 needs; unquoting megabytes takes seconds
+        payload = payload.replace(escaped, character)
+    payload = payload.rstrip("=")
     try:
         data = base64.b64decode(payload + "=" * (-len(payload) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -116,8 +134,12 @@ def is_public(address: str) -> bool:
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
     """All addresses of a name, by the system's resolver. Raises OSError when there is none."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # Threads of its own: slow names must not hold up what else waits for one.
+    found = await to_thread.run_sync(
+        lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM),
+        abandon_on_cancel=True,
+        limiter=_RESOLVING,
+    )
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
@@ -209,9 +231,10 @@ async def _body(response: httpcore.Response, fields: httpx.Headers, max_bytes: i
 def _parsed(url: str, base: httpx.URL | None = None) -> httpx.URL:
     try:
         parsed = base.join(url) if base else httpx.URL(url)
-    except (httpx.InvalidURL, ValueError) as error:
+        is_web = parsed.scheme in ("http", "https") and bool(parsed.host)
+    except (httpx.InvalidURL, ValueError) as error:  # a host that is no IDNA is a ValueError
         raise _refused("The picture's URL cannot be read.", "bad_url") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if not is_web:
         raise _refused("Pictures are read from http and https URLs only.", "bad_url")
     return parsed
 
@@ -222,8 +245,8 @@ def _refused(cause: str, code: str) -> BadRequest:
     )
 
 
-def _too_large(max_bytes: int) -> BadRequest:
-    return BadRequest(
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(
         f"The picture is larger than {max_bytes:,} bytes. Send a smaller file, such as a JPEG.",
         param=_PARAM,
         code="picture_too_large",

@@ -1,7 +1,7 @@
 """A job: one picture request on its way, as its owner sees it. No behaviour but reading."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from studio.request import Notice, PictureRequest
 
@@ -26,6 +26,11 @@ class Picture:
     steps_run: int
     created_at: float  # seconds since the epoch
     request: PictureRequest
+
+    @property
+    def extension(self) -> str:
+        """Of its file, without the dot."""
+        return {"jpeg": "jpg"}.get(self.format, self.format)
 
     @property
     def content_path(self) -> str:
@@ -60,6 +65,7 @@ class JobView:
     pictures: tuple[Picture, ...] = ()
     error_code: str | None = None
     error_message: str | None = None
+    client: dict[str, Any] = field(default_factory=dict)  # what a program wants back as it was
 
     @property
     def is_final(self) -> bool:

@@ -4,15 +4,18 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import numpy as np
+from anyio import to_thread
 from numpy.typing import NDArray
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipelines.specs import ModelSpec
 from studio.dispatch import Dispatcher
 from studio.encoding import encode_source
 from studio.engine.protocol import Engine, EngineStatus
-from studio.errors import Unavailable
+from studio.errors import StudioError, Unavailable
 from studio.job import JobView, Origin, Picture
 from studio.library import HistoryPage, JobRecord, Library
 from studio.live import LiveJob, kept_view
@@ -64,28 +67,56 @@ class Jobs:
         return settle(draft, self.spec, max_images=self.max_images)
 
     def submit(
-        self, draft: Draft, *, owner: str, origin: Origin, source: Pixels | None = None
+        self,
+        draft: Draft,
+        *,
+        owner: str,
+        origin: Origin,
+        source: Pixels | None = None,
+        notices: tuple[Notice, ...] = (),
+        client: dict[str, Any] | None = None,
     ) -> JobView:
         """Queue a request; `source` is any size, `[h, w, 3]`.
 
-        Raises `BadRequest`, `QueueFull`, and `Unavailable` when no engine could be started.
+        `notices` are the caller's own, shown with ours; `client` comes back in every view.
+        Raises `BadRequest`, `QueueFull`, and `Unavailable` when no engine could be started or the
+        job cannot be kept.
         """
-        request, notices = self.plan(draft)
+        request, own = self.plan(draft)
+        record = JobRecord(
+            id=uuid.uuid4().hex,
+            owner=owner,
+            origin=origin,
+            request=request,
+            created_at=time.time(),
+            warnings=own + notices,
+            client=client or {},
+        )
+        self._check_door(owner)
+        try:
+            if source is not None:  # slow, so without the lock
+                fitted = fit_picture(source, request.width, request.height)
+                self.library.save_source(record.id, encode_source(fitted))
+            with self._lock:
+                self._check_door(owner)
+                self.library.add_job(record)
+                self._dispatcher.enqueue(LiveJob(record, warnings=list(record.warnings)))
+                return self._dispatcher.view(record.id)
+        except StudioError:
+            self.library.drop_source(record.id)
+            raise
+        except (OSError, SQLAlchemyError) as error:
+            self.library.drop_source(record.id)
+            message = f"The job could not be kept: {error}. Is there room in the data folder?"
+            raise Unavailable(message, code="save_failed") from error
+
+    def _check_door(self, owner: str) -> None:
         status = self.engine_status
         if status.state == "failed":
             message = f"The model could not be loaded: {status.detail}"
             raise Unavailable(message, code="engine_failed")
-        record = JobRecord(uuid.uuid4().hex, owner, origin, request, time.time(), warnings=notices)
-        png = None  # made before the lock is taken: watchers wait for it
-        if source is not None:
-            png = encode_source(fit_picture(source, request.width, request.height))
         with self._lock:
-            self._dispatcher.check_room()
-            if png is not None:
-                self.library.save_source(record.id, png)
-            self.library.add_job(record)
-            self._dispatcher.enqueue(LiveJob(record, warnings=list(notices)))
-            return self._dispatcher.view(record.id)
+            self._dispatcher.check_room(owner)
 
     def cancel(self, job_id: str, owner: str) -> JobView:
         """End a job now: nothing more of it is saved. A finished job stays as it is."""
@@ -101,6 +132,9 @@ class Jobs:
             live = self._dispatcher.live.get(job_id)
             if live is not None and live.record.owner == owner:
                 return self._dispatcher.view(job_id)
+            ended = self._dispatcher.ended.get(job_id)
+        if ended is not None and ended.owner == owner:
+            return ended
         return kept_view(self.library.job(job_id, owner), self.library.pictures_of(job_id))
 
     def active(self, owner: str) -> list[JobView]:
@@ -117,7 +151,7 @@ class Jobs:
             self._bells.hang(job_id, bell)
         try:
             while True:
-                view = self.get(job_id, owner)
+                view = await to_thread.run_sync(self.get, job_id, owner)
                 yield view
                 if view.is_final:
                     return

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, delete, event, select, update
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from studio.errors import NotFound
+from studio.errors import CannotStart, NotFound
 from studio.job import FINAL, Origin, Picture, Status
 from studio.request import Notice, PictureRequest
 from studio.tables import Base, JobRow, PictureRow
@@ -41,6 +42,7 @@ class JobRecord:
     warnings: tuple[Notice, ...] = ()
     error_code: str | None = None
     error_message: str | None = None
+    client: dict[str, Any] = field(default_factory=dict)  # what a program wants back as it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,10 @@ class Library:
         for name in ("pictures", "thumbnails", "sources"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self._engine = _connect(url or f"sqlite:///{folder / 'studio.db'}")
-        Base.metadata.create_all(self._engine)
+        try:
+            Base.metadata.create_all(self._engine)
+        except SQLAlchemyError as error:
+            raise CannotStart(f"The history's database cannot be used: {error}") from error
 
     def close(self) -> None:
         """Give the database connections back."""
@@ -94,6 +99,19 @@ class Library:
             values["warnings"] = [asdict(notice) for notice in values["warnings"]]
         with self._write() as session:
             session.execute(update(JobRow).where(JobRow.id == job_id).values(**values))
+
+    def end_job(self, record: JobRecord) -> None:
+        """Keep a job's final state, and forget the picture that it started from."""
+        self.update_job(
+            record.id,
+            status=record.status,
+            finished_at=record.finished_at,
+            attempts=record.attempts,
+            warnings=record.warnings,
+            error_code=record.error_code,
+            error_message=record.error_message,
+        )
+        self.drop_source(record.id)
 
     def job(self, job_id: str, owner: str) -> JobRecord:
         """One job of this owner. Raises `NotFound`."""
@@ -125,17 +143,10 @@ class Library:
 
     # Pictures
 
-    def add_picture(self, record: JobRecord, encoded: EncodedPicture) -> Picture:
-        """File first, row second; returns the picture as it can be shown from now on."""
-        picture_id = uuid.uuid4().hex
-        created_at = time.time()
-        extension = {"jpeg": "jpg"}.get(record.request.output_format, record.request.output_format)
-        month = time.strftime("%Y-%m", time.gmtime(created_at))
-        file = f"{month}/{picture_id}.{extension}"
-        _write_file(self.folder / "pictures" / file, encoded.content)
-        _write_file(self._thumbnail_path(picture_id), encoded.thumbnail)
-        row = PictureRow(
-            id=picture_id,
+    def store_picture(self, record: JobRecord, encoded: EncodedPicture) -> Picture:
+        """Write a picture's files; `add_picture` makes it known. Raises `OSError`."""
+        picture = Picture(
+            id=uuid.uuid4().hex,
             job_id=record.id,
             owner=record.owner,
             index=encoded.index,
@@ -144,14 +155,39 @@ class Library:
             height=encoded.height,
             format=record.request.output_format,
             steps_run=encoded.steps_run,
-            created_at=created_at,
-            request=record.request.to_dict(),
-            file=file,
+            created_at=time.time(),
+            request=record.request,
+        )
+        try:
+            _write_file(self._picture_path(picture), encoded.content)
+            _write_file(self._thumbnail_path(picture.id), encoded.thumbnail)
+        except OSError:
+            self.discard_picture(picture)
+            raise
+        return picture
+
+    def add_picture(self, picture: Picture) -> None:
+        """Record a picture whose files are stored: from now on it can be shown."""
+        row = PictureRow(
+            id=picture.id,
+            job_id=picture.job_id,
+            owner=picture.owner,
+            index=picture.index,
+            seed=picture.seed,
+            width=picture.width,
+            height=picture.height,
+            format=picture.format,
+            steps_run=picture.steps_run,
+            created_at=picture.created_at,
+            request=picture.request.to_dict(),
         )
         with self._write() as session:
             session.add(row)
-            session.flush()
-            return _picture(row)
+
+    def discard_picture(self, picture: Picture) -> None:
+        """Remove the files of a picture that is not, or no longer, recorded."""
+        self._picture_path(picture).unlink(missing_ok=True)
+        self._thumbnail_path(picture.id).unlink(missing_ok=True)
 
     def pictures_of(self, job_id: str) -> tuple[Picture, ...]:
         """A job's pictures in the order of their index."""
@@ -173,23 +209,27 @@ class Library:
 
     def picture(self, picture_id: str, owner: str) -> Picture:
         """One picture of this owner. Raises `NotFound`, also for somebody else's."""
-        return _picture(self._picture_row(picture_id, owner))
+        query = select(PictureRow).where(PictureRow.id == picture_id, PictureRow.owner == owner)
+        with Session(self._engine) as session:
+            row = session.scalars(query).first()
+        if row is None:
+            raise NotFound(f"There is no picture {picture_id[:64]!r}.", code="picture_not_found")
+        return _picture(row)
 
     def content_path(self, picture_id: str, owner: str) -> Path:
         """The file of one picture of this owner. Raises `NotFound`."""
-        return self.folder / "pictures" / self._picture_row(picture_id, owner).file
+        return self._picture_path(self.picture(picture_id, owner))
 
     def thumbnail_path(self, picture_id: str, owner: str) -> Path:
         """The WebP thumbnail of one picture of this owner. Raises `NotFound`."""
-        return self._thumbnail_path(self._picture_row(picture_id, owner).id)
+        return self._thumbnail_path(self.picture(picture_id, owner).id)
 
     def delete_picture(self, picture_id: str, owner: str) -> None:
         """Row first, files second, so that no row ever points nowhere. Raises `NotFound`."""
-        row = self._picture_row(picture_id, owner)
+        picture = self.picture(picture_id, owner)
         with self._write() as session:
-            session.execute(delete(PictureRow).where(PictureRow.id == row.id))
-        (self.folder / "pictures" / row.file).unlink(missing_ok=True)
-        self._thumbnail_path(row.id).unlink(missing_ok=True)
+            session.execute(delete(PictureRow).where(PictureRow.id == picture.id))
+        self.discard_picture(picture)
 
     def sweep(self, now: float) -> int:
         """Remove files older than an hour that no row knows; returns how many."""
@@ -210,13 +250,9 @@ class Library:
         for name in ("pictures", "thumbnails", "sources"):
             yield from (path for path in (self.folder / name).rglob("*") if path.is_file())
 
-    def _picture_row(self, picture_id: str, owner: str) -> PictureRow:
-        query = select(PictureRow).where(PictureRow.id == picture_id, PictureRow.owner == owner)
-        with Session(self._engine) as session:
-            row = session.scalars(query).first()
-        if row is None:
-            raise NotFound(f"There is no picture {picture_id[:64]!r}.", code="picture_not_found")
-        return row
+    def _picture_path(self, picture: Picture) -> Path:
+        month = time.strftime("%Y-%m", time.gmtime(picture.created_at))
+        return self.folder / "pictures" / month / f"{picture.id}.{picture.extension}"
 
     def _source_path(self, job_id: str) -> Path:
         return self.folder / "sources" / f"{job_id}.png"
@@ -231,7 +267,10 @@ class Library:
 
 
 def _connect(url: str) -> Engine:
-    engine = create_engine(url)
+    try:
+        engine = create_engine(url)
+    except (SQLAlchemyError, ImportError) as error:
+        raise CannotStart(f"--database-url cannot be used: {error}") from error
     if engine.dialect.name == "sqlite":
         # WAL lets the page read while a picture is recorded; NORMAL survives a killed process.
         @event.listens_for(engine, "connect")
@@ -267,6 +306,7 @@ def _record(row: JobRow) -> JobRecord:
         warnings=tuple(Notice(**notice) for notice in row.warnings),
         error_code=row.error_code,
         error_message=row.error_message,
+        client=row.client,
     )
 
 

@@ -107,6 +107,7 @@ class LiveJob:
             preview_index=self.preview_index,
             warnings=tuple(self.warnings),
             pictures=tuple(self.pictures[index] for index in sorted(self.pictures)),
+            client=record.client,
         )
 
 
@@ -128,4 +129,5 @@ def kept_view(record: JobRecord, pictures: tuple[Picture, ...]) -> JobView:
         pictures=pictures,
         error_code=record.error_code,
         error_message=record.error_message,
+        client=record.client,
     )

@@ -1,9 +1,10 @@
 """Any mode that Pillow knows as opaque sRGB: 16-bit and float grey, alpha, palettes, profiles."""
 
 from io import BytesIO
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from studio.picture_metadata import DECODE_ERRORS
@@ -24,11 +25,26 @@ def _to_eight_bits(image: Image.Image, notices: list[str]) -> Image.Image:
     """Modes that Pillow would clip become 8-bit grey, scaled; the profile stays in `info`."""
     if image.mode not in ("I", "F") and not image.mode.startswith("I;16"):
         return image
+    if image.mode.startswith("I;16"):
+        return _from_16_bits(image)
     values = np.nan_to_num(np.asarray(image).astype(np.float64), posinf=0.0, neginf=0.0)
     top = _white_level(image.mode, float(values.max()))
     if image.mode == "F":
         notices.append(f"The picture has float values: 0 is taken as black, {top:g} as white.")
-    grey = Image.fromarray(np.rint(np.clip(values / top, 0, 1) * 255).astype(np.uint8))
+    eight = np.rint(np.clip(values / top, 0, 1) * 255).astype(np.uint8)
+    return _grey_like(image, values, eight)
+
+
+def _from_16_bits(image: Image.Image) -> Image.Image:
+    """The usual case without float copies; 65535 is 255 times 257."""
+    values = np.asarray(image)
+    eight = (values.astype(np.uint32) + 128) // 257
+    return _grey_like(image, values, eight.astype(np.uint8))
+
+
+def _grey_like(image: Image.Image, values: NDArray[Any], eight: NDArray[np.uint8]) -> Image.Image:
+    """8-bit grey with the profile of `image`, and with the transparency of one of `values`."""
+    grey = Image.fromarray(eight)
     grey.info = {name: image.info[name] for name in ("icc_profile",) if name in image.info}
     clear = image.info.get("transparency")
     if isinstance(clear, int):  # a 16-bit PNG names one grey level as transparent
@@ -38,8 +54,6 @@ def _to_eight_bits(image: Image.Image, notices: list[str]) -> Image.Image:
 
 def _white_level(mode: str, largest: float) -> float:
     """What counts as white: the range of the type, or for floats the usual range that fits."""
-    if mode.startswith("I;16"):
-        return 65535.0
     ranges = (65535.0, 2.0**31 - 1) if mode == "I" else (1.0, 255.0, 65535.0)
     return next((top for top in ranges if largest <= top), largest)
 

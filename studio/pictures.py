@@ -5,6 +5,7 @@ in sRGB. `studio.picture_colour` turns any mode into that; `studio.picture_metad
 the settings stand in a file.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -39,6 +40,9 @@ Pixels = NDArray[np.uint8]  # [height, width, 3], sRGB
 PictureFormat = Literal["png", "jpeg", "webp"]
 
 DEFAULT_QUALITY: Final = 90
+
+# A 50-megapixel picture takes hundreds of megabytes for a moment, and this is the server process.
+_DECODING: Final = threading.BoundedSemaphore(2)
 
 _FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF") + (
     ("AVIF",) if features.check("avif") else ()
@@ -92,7 +96,7 @@ def load_picture(
         raise _too_many_pixels(max_pixels, param) from error
     except DECODE_ERRORS as error:
         raise _not_a_picture(data, param) from error
-    with image:
+    with image, _DECODING:
         return _decoded(image, max_pixels, param)
 
 

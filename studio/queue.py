@@ -20,9 +20,14 @@ class FairQueue:
     def __len__(self) -> int:
         return len(self._again) + sum(len(line) for line in self._lines.values())
 
-    def check_room(self, *, retry_after_s: int) -> None:
-        """Raises `QueueFull` at capacity."""
-        if len(self) >= self.capacity:
+    def check_room(self, owner: str, *, retry_after_s: int) -> None:
+        """Raises `QueueFull` at capacity.
+
+        An owner who has nothing waiting is let in up to twice the capacity: nobody can shut the
+        door on the others by filling the queue.
+        """
+        limit = self.capacity if owner in self._lines else 2 * self.capacity
+        if len(self) >= limit:
             raise QueueFull(
                 f"{len(self)} jobs are waiting already, the limit is {self.capacity}. "
                 f"Try again in {retry_after_s} s.",
@@ -30,8 +35,8 @@ class FairQueue:
             )
 
     def push(self, owner: str, job_id: str) -> None:
-        """Append to the owner's line. Raises `QueueFull` at capacity."""
-        self.check_room(retry_after_s=1)
+        """Append to the owner's line. Raises `QueueFull`, see `check_room`."""
+        self.check_room(owner, retry_after_s=1)
         self.restore(owner, job_id)
 
     def restore(self, owner: str, job_id: str) -> None:

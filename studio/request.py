@@ -102,8 +102,10 @@ def settle(
     _check_texts(draft)
     width, height = _settle_size(draft, spec, notices)
     steps = _whole("steps", draft.steps, spec.default_steps, 1, spec.max_steps)
-    strength = _settle_strength(draft, notices)
+    strength = _settle_strength(draft, steps, notices)
     has_source = draft.source_size is not None
+    if draft.quality is not None and draft.output_format == "png":
+        notices.append(_no_effect("output_quality", "PNG is lossless"))
     request = PictureRequest(
         model=spec.name,
         prompt=draft.prompt,
@@ -186,6 +188,12 @@ def default_size(spec: ModelSpec, source_size: tuple[int, int] | None) -> tuple[
 
 def _side(name: str, value: int, spec: ModelSpec) -> int:
     smallest = max(MIN_SIDE_PX, spec.min_side_px)
+    if value > spec.max_pixels:  # also what has more digits than Python prints
+        raise BadRequest(
+            f"{name} is too large; {spec.name} makes at most {spec.max_pixels:,} pixels.",
+            param=name,
+            code="size_too_large",
+        )
     if value < smallest or value % 8:
         raise BadRequest(
             f"{name} is {value}; it must be a multiple of 8 and at least {smallest} px.", param=name
@@ -193,7 +201,7 @@ def _side(name: str, value: int, spec: ModelSpec) -> int:
     return value
 
 
-def _settle_strength(draft: Draft, notices: list[Notice]) -> float:
+def _settle_strength(draft: Draft, steps: int, notices: list[Notice]) -> float:
     if draft.strength is None:
         return DEFAULT_STRENGTH
     if not 0.0 < draft.strength <= 1.0:
@@ -204,6 +212,8 @@ def _settle_strength(draft: Draft, notices: list[Notice]) -> float:
         )
     if draft.source_size is None:
         notices.append(_no_effect("strength", "it acts only with a source picture"))
+    elif run_steps(steps, draft.strength) < 1:
+        raise BadRequest(f"strength {draft.strength:g} leaves no step to run.", param="strength")
     return draft.strength
 
 
@@ -220,6 +230,9 @@ def _settle_true_cfg(draft: Draft, notices: list[Notice]) -> float:
         notices.append(_no_effect("true_cfg_scale", "it acts only with a negative_prompt"))
     if draft.negative_prompt and scale <= 1.0:
         notices.append(_no_effect("negative_prompt", "it acts only with true_cfg_scale above 1"))
+    if draft.secondary_negative_prompt and not (draft.negative_prompt and scale > 1.0):
+        reason = "it acts only with a negative_prompt and true_cfg_scale above 1"
+        notices.append(_no_effect("secondary_negative_prompt", reason))
     return scale
 
 
@@ -243,7 +256,8 @@ def _whole(name: str, value: int | None, default: int, low: int, high: int) -> i
     if value is None:
         return default
     if not low <= value <= high:
-        raise BadRequest(f"{name} is {value}; it must be between {low} and {high}.", param=name)
+        shown = f"{value}" if abs(value) < 10**20 else "out of range"
+        raise BadRequest(f"{name} is {shown}; it must be between {low} and {high}.", param=name)
     return value
 
 

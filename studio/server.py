@@ -9,6 +9,7 @@ from pipelines.specs import ModelSpec
 from studio import __version__
 from studio.api.access import AccessMiddleware, AccessPolicy
 from studio.api.failures import add_failure_handlers
+from studio.api.head import HeadMiddleware
 from studio.api.health import health_router
 from studio.api.images import images_router
 from studio.api.models import models_router
@@ -64,5 +65,6 @@ def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
         max_upload_pixels=settings.max_source_px,
         root_path=settings.root_path or None,
     )
+    app.add_middleware(HeadMiddleware)
     app.add_middleware(AccessMiddleware, policy=policy)
     return app

@@ -4,23 +4,18 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 from filelock import FileLock, Timeout
 
-from studio.errors import StudioError
+from studio.errors import CannotStart
 
 log = logging.getLogger(__name__)
 
 GRACEFUL_SHUTDOWN_S = 5
-
-
-class CannotStart(StudioError):
-    """The studio cannot start here: the port is taken, or the data folder is in use."""
-
-    default_code = "cannot_start"
 
 
 class Server(uvicorn.Server):
@@ -56,28 +51,39 @@ def bind(host: str, port: int) -> socket.socket:
 
 def lock_folder(folder: Path) -> FileLock:
     """One studio a data folder: two would run each other's jobs. Raises `CannotStart`."""
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / "studio.lock")
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=2)  # the kernel frees the lock of a killed studio at once
     except Timeout as error:
         raise CannotStart(
             f"Another studio uses {folder} already. Stop it, or choose another with --data-dir."
         ) from error
+    except OSError as error:
+        raise CannotStart(
+            f"{folder} cannot be used ({error.strerror}). Choose another folder with --data-dir."
+        ) from error
     return lock
 
 
 def run(
-    app: FastAPI, sock: socket.socket, *, log_level: str, on_started: Callable[[], None]
+    app: FastAPI,
+    sock: socket.socket,
+    *,
+    log_level: str,
+    root_path: str,
+    on_started: Callable[[], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         app,
         log_level="warning" if log_level == "info" else log_level,
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+        root_path=root_path,
         ws="none",
     )
-    Server(config, on_started).run(sockets=[sock])
+    with suppress(KeyboardInterrupt):  # uvicorn raises it again after an orderly stop
+        Server(config, on_started).run(sockets=[sock])
 
 
 def address(sock: socket.socket) -> str:

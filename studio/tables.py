@@ -27,6 +27,7 @@ class JobRow(Base):
     finished_at: Mapped[float | None]
     error_code: Mapped[str | None] = mapped_column(String(64))
     error_message: Mapped[str | None]
+    client: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
 class PictureRow(Base):
@@ -47,4 +48,3 @@ class PictureRow(Base):
     steps_run: Mapped[int]
     created_at: Mapped[float]
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
-    file: Mapped[str]

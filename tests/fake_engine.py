@@ -22,7 +22,9 @@ class FakeEngine:
         self.status = EngineStatus("starting")
         self.received: list[RenderRequest] = []
         self.step_s = step_s
+        self.mute = False  # takes requests and says nothing, as before the first step
         self._ready = ready
+        self._restarts = 0
         self._inbox: SimpleQueue[RenderRequest | None] = SimpleQueue()
         self._cancelled: set[str] = set()
         self._free = threading.Event()
@@ -37,7 +39,8 @@ class FakeEngine:
         self._thread.start()
         self.become("ready" if self._ready else "loading")
 
-    def submit(self, request: RenderRequest) -> None:
+    def submit(self, request: RenderRequest, *, restarts: int) -> None:
+        assert restarts == self.status.restarts
         self.received.append(request)
         self._inbox.put(request)
 
@@ -52,7 +55,7 @@ class FakeEngine:
 
     def become(self, state: EngineState, detail: str = "") -> None:
         """Change the status and tell it."""
-        self.status = EngineStatus(state, detail)
+        self.status = EngineStatus(state, detail, restarts=self._restarts)
         self._tell(self.status)
 
     def hold(self) -> None:
@@ -73,6 +76,7 @@ class FakeEngine:
             except Empty:
                 break
         with self._rendering:  # the old worker's last picture must not reach into the new one
+            self._restarts += 1
             self.become("restarting", cause)
         self._tell(WorkerLost(cause))
 
@@ -84,7 +88,7 @@ class FakeEngine:
     def _run(self) -> None:
         while (request := self._inbox.get()) is not None:
             with self._rendering:
-                if not self._lost.is_set():
+                if not self._lost.is_set() and not self.mute:
                     self._render(request)
 
     def _render(self, request: RenderRequest) -> None:

@@ -116,14 +116,14 @@ def measure_latents(vae: AutoencoderKL, pictures: Tensor) -> None:
     vae.register_to_config(shift_factor=mean, scaling_factor=1 / deviation)
 
 
-def optimiser_of(parts: list[nn.Module], is_muon: bool, rate: float) -> MuonAndAdam:
+def optimiser_of(parts: list[nn.Module], muon_rate: float, adam_rate: float) -> MuonAndAdam:
     """Muon on every inner kernel; Adam on norms, biases and the outermost convolutions."""
     named = [(n, p) for part in parts for n, p in part.named_parameters()]
     inner = {n for n, p in named if p.ndim == 4 and "conv_in" not in n and "conv_out" not in n}
-    inner = inner if is_muon else set()
+    inner = inner if muon_rate > 0 else set()
     matrices = [p for n, p in named if n in inner]
     others = [p for n, p in named if n not in inner]
-    return MuonAndAdam(matrices, others, rate, 1e-3)
+    return MuonAndAdam(matrices, others, muon_rate, adam_rate)
 
 
 def train(args: argparse.Namespace) -> None:
@@ -140,7 +140,7 @@ def train(args: argparse.Namespace) -> None:
     if decoder_only:
         vae.encoder.requires_grad_(False)
     parts = [vae.decoder] if decoder_only else [vae.encoder, vae.decoder]
-    optimiser = optimiser_of(parts, args.muon_rate > 0, args.muon_rate)
+    optimiser = optimiser_of(parts, args.muon_rate, args.adam_rate)
     if args.resume:
         optimiser.load_state_dict(state["optimiser"])
     clock = budget.Budget(args.minutes, state.get("spent_s", 0.0) if args.resume else 0.0)
@@ -185,6 +185,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=18.0)
     parser.add_argument("--pool", type=int, default=2000, help="pictures that crops are taken from")
     parser.add_argument("--muon-rate", type=float, default=2e-3, help="0: Adam for everything")
+    parser.add_argument("--adam-rate", type=float, default=1e-3)
     parser.add_argument("--flat", type=float, default=0.5, help="share of the time at full rate")
     parser.add_argument("--small-crops", type=float, default=0.7, help="share at 64x64, then 128")
     parser.add_argument("--seed", type=int, default=0)

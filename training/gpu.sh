@@ -1,6 +1,6 @@
 #!/bin/sh
 # The whole training on one CUDA device in about ten minutes: sh training/gpu.sh ICONS_JSON [DEVICE]
-# SCALE multiplies every stage's minutes (SCALE=0.01 and DEVICE cpu: a trial of the commands).
+# A trial of the commands: SCALE=0.01 CHUNKS=1 PICTURES=40 POOL=40 BATCH=8 sh training/gpu.sh ICONS cpu
 set -eu
 ICONS=$1
 DEVICE=${2:-cuda}
@@ -10,11 +10,13 @@ OUT=${OUT:-assets/flux-emoji}
 PYTHON=${PYTHON:-python}
 BATCH=${BATCH:-256}
 POOL=${POOL:-2000}
+PICTURES=${PICTURES:-1000}
 
 minutes() { awk "BEGIN { print $1 * $SCALE }"; }
 run() { "$PYTHON" -m "$@" --runs "$RUNS"; }
 latents() { # stage, chunks
-  run training.latents --icons "$ICONS" --stage "$1" --chunks "$2" --device "$DEVICE"
+  run training.latents --icons "$ICONS" --stage "$1" --chunks "$2" --pictures "$PICTURES" \
+    --device "$DEVICE"
 }
 train() { # stage, start, minutes, flat
   run training.transformer --stage "$1" --start "$2" --minutes "$(minutes "$3")" --flat "$4" \

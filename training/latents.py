@@ -25,7 +25,6 @@ from training.emoji import load_sprites
 from training.text import Text
 
 RUNS = Path(__file__).parent / "runs"
-CHUNK = 1000  # pictures a file
 BUCKETS = (
     *((256, 256),) * 4,
     (320, 192),
@@ -93,10 +92,10 @@ class Producer:
         self.rng, self.stage, self.device = random.Random(seed), stage, device
         self.sprites, self.vae, self.text = load_sprites(icons), load_vae(runs).to(device), Text()
 
-    def chunk(self, number: int, batch: int = 20) -> dict[str, Tensor]:
+    def chunk(self, number: int, pictures: int, batch: int = 20) -> dict[str, Tensor]:
         width, height = self.stage.sizes[number % len(self.stage.sizes)]
         latents, captions = [], []
-        for _ in range(CHUNK // batch):
+        for _ in range(pictures // batch):
             scenes = [random_scene(self.rng, self.stage.mix) for _ in range(batch)]
             captions += [write(scene, self.rng) for scene in scenes]
             pictures = [draw(scene, self.sprites, width, height) for scene in scenes]
@@ -129,7 +128,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Draw and encode pictures for a stage")
     parser.add_argument("--icons", type=Path, required=True, help="icons.json of the npm package")
     parser.add_argument("--stage", choices=sorted(STAGES), required=True)
-    parser.add_argument("--chunks", type=int, default=20, help=f"files of {CHUNK} pictures")
+    parser.add_argument("--chunks", type=int, default=20, help="number of files")
+    parser.add_argument("--pictures", type=int, default=1000, help="in each file")
     parser.add_argument("--first", type=int, default=0, help="number of the first chunk, and seed")
     parser.add_argument("--forever", action="store_true", help="go on, deleting the oldest chunks")
     parser.add_argument("--device", default="cpu")
@@ -139,7 +139,7 @@ def main() -> None:
     producer = Producer(args.icons, args.runs, STAGES[args.stage], args.first, args.device)
     clock, number = budget.Budget(1e9), args.first
     while args.forever or number < args.first + args.chunks:
-        budget.save(folder / f"{number:05d}.pt", producer.chunk(number))
+        budget.save(folder / f"{number:05d}.pt", producer.chunk(number, args.pictures))
         clock.tick()
         print(f"{number} {clock.spent_s:.0f} s", flush=True)
         number += 1

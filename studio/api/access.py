@@ -135,7 +135,7 @@ class AccessMiddleware:
             return _Visit(ANONYMOUS)
         if self._keys:
             return _Visit(self._key_owner(connection))
-        return _open_visit(connection) if self._policy.open else _Visit(LOCAL)
+        return _open_visit(connection, path) if self._policy.open else _Visit(LOCAL)
 
     def _key_owner(self, connection: HTTPConnection) -> str:
         """The owner by bearer key or session cookie. Raises Unauthorized, TooManyRequests."""
@@ -173,13 +173,16 @@ class AccessMiddleware:
         await call_counted(self._app, scope, receive, send, limit, refuse)
 
 
-def _open_visit(connection: HTTPConnection) -> _Visit:
+def _open_visit(connection: HTTPConnection, path: str) -> _Visit:
     owner = owner_of_visitor(connection.cookies.get(VISITOR_COOKIE, ""))
     if owner is not None:
         return _Visit(owner)
-    if not _is_page_view(connection):
-        return _Visit(ANONYMOUS)
     visitor = new_visitor()
+    if not _is_page_view(connection):
+        # Programs without a cookie share an owner and know their jobs by id. To the page's handlers
+        # and to lists each request is a stranger: nobody may look through the others' pictures.
+        is_stranger = path.startswith("/gradio_api/") or path == "/v1/images"
+        return _Visit(owner_of_visitor(visitor) or ANONYMOUS if is_stranger else ANONYMOUS)
     cookie = cookie_header(VISITOR_COOKIE, visitor, VISITOR_S, is_secure=is_https(connection))
     return _Visit(owner_of_visitor(visitor) or ANONYMOUS, cookie)
 

@@ -7,7 +7,7 @@ from typing import Any
 from anyio import to_thread
 from fastapi import Request
 
-from studio.api.schemas import ImageOptions, ResponsesBody
+from studio.api.schemas import ImageOptions
 from studio.job import JobView, Picture
 from studio.jobs import Jobs
 from studio.pictures import LoadedPicture
@@ -29,24 +29,28 @@ def source_notices(source: LoadedPicture | None) -> tuple[Notice, ...]:
     return tuple(Notice("source_changed", "input", text) for text in notices)
 
 
-async def answer_with(
-    request: Request,
-    jobs: Jobs,
-    job: JobView,
-    body: ResponsesBody | None = None,
-    notices: tuple[Notice, ...] = (),
-) -> dict[str, Any]:
-    by_url = body is not None and body.provider_options.image.response_format == "url"
+async def answer_with(request: Request, jobs: Jobs, job: JobView) -> dict[str, Any]:
+    """The response object, with the pictures of a job that is done."""
+    by_url = job.client.get("response_format") == "url"
     parts = []
     for picture in job.pictures if job.status == "done" else ():
         part = _part(picture)
         if by_url:
             part["image_url"] = str(request.base_url).rstrip("/") + picture.content_path
         else:
-            path = jobs.library.content_path(picture.id, job.owner)
+            path = await to_thread.run_sync(jobs.library.content_path, picture.id, job.owner)
             part["image_data"] = await to_thread.run_sync(_base64, path)
         parts.append(part)
-    return _response(job, parts, notices, body.metadata if body else None)
+    return _response(job, parts, _engine_notices(jobs, job))
+
+
+def _engine_notices(jobs: Jobs, job: JobView) -> tuple[Notice, ...]:
+    """Why a job still waits, where it will wait for long."""
+    status = jobs.engine_status
+    if job.is_final or status.state != "failed":
+        return ()
+    message = f"The model could not be loaded: {status.detail} The job waits for the next start."
+    return (Notice("engine_failed", None, message),)
 
 
 def _base64(path: Path) -> str:
@@ -69,7 +73,6 @@ def _response(
     job: JobView,
     parts: list[dict[str, Any]],
     notices: tuple[Notice, ...],
-    metadata: dict[str, str] | None,
 ) -> dict[str, Any]:
     """The response object, as the OpenAI SDK reads it."""
     message = {
@@ -93,7 +96,7 @@ def _response(
         "error": error,
         "incomplete_details": None,
         "background": job.origin == "background",
-        "metadata": metadata or {},
+        "metadata": job.client.get("metadata", {}),
         "parallel_tool_calls": False,
         "tool_choice": "none",
         "tools": [],

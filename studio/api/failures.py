@@ -9,6 +9,8 @@ from starlette.exceptions import HTTPException
 
 from studio.errors import BadRequest, StudioError, error_body
 
+JSON_WAY_OUT = "Send a JSON object in UTF-8, uncompressed, with Content-Type: application/json."
+
 log = logging.getLogger(__name__)
 
 
@@ -38,6 +40,8 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     failure = StudioError(str(error.detail), code="http_error", headers=error.headers)
+    if error.status_code == 400:  # FastAPI's own, before validation
+        failure = BadRequest(f"{error.detail}. {JSON_WAY_OUT}", code="invalid_json")
     if error.status_code == 404:
         failure = StudioError(f"There is no {request.url.path}; see /docs.", code="not_found")
     body = error_body(failure)
@@ -58,10 +62,13 @@ def validation_failure(error: RequestValidationError) -> BadRequest:
     path = [str(part) for part in fault["loc"] if part != "body"]
     if fault["type"] == "json_invalid":
         return BadRequest(
-            f"The body is not valid JSON: {fault.get('ctx', {}).get('error', 'cannot be read')}.",
+            f"The body is not valid JSON: {fault.get('ctx', {}).get('error', 'cannot be read')}. "
+            f"{JSON_WAY_OUT}",
             code="invalid_json",
         )
-    field = ".".join(part for part in path if not _is_variant(part)) or None
+    if not path:
+        return BadRequest(f"The body is not a JSON object. {JSON_WAY_OUT}", code="invalid_json")
+    field = ".".join(_named(path))
     if fault["type"] == "extra_forbidden":
         return BadRequest(
             f"{field} is not known here. Remove it, or look at /docs for the fields.",
@@ -71,6 +78,11 @@ def validation_failure(error: RequestValidationError) -> BadRequest:
     return BadRequest(f"{field or 'The body'}: {fault['msg']}.", param=field)
 
 
-def _is_variant(part: str) -> bool:
+def _named(path: list[str]) -> list[str]:
     """Pydantic names the branch of a union in the path; a person does not."""
-    return part in ("str", "input_text", "input_image") or part.startswith(("list[", "constrained"))
+    branches = ("list", "input_text", "input_image")
+    return [
+        part
+        for before, part in zip(["", *path], path, strict=False)
+        if part not in branches and (part != "text" or before == "input_text")
+    ]

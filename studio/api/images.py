@@ -1,9 +1,12 @@
-"""Finished pictures as files, each to its owner alone."""
+"""Finished pictures: list, files, delete; each to its owner alone."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
 
 from studio.errors import NotFound
+from studio.job import Picture
 from studio.jobs import Jobs
 from studio.pictures import media_type
 
@@ -17,6 +20,21 @@ CACHE_HEADERS = {
 def images_router(jobs: Jobs) -> APIRouter:
     """Routes under `/v1/images/{id}`."""
     router = APIRouter(prefix="/v1/images", tags=["images"])
+
+    @router.get("")
+    def list_images(
+        request: Request, before: str | None = None, limit: Annotated[int, Query(ge=1, le=100)] = 24
+    ) -> dict[str, Any]:
+        """The owner's pictures, newest first; `next` is the `before` of the following page."""
+        page = jobs.history(request.state.owner, before=before, limit=limit)
+        pictures = [_entry(picture) for picture in page.pictures]
+        return {"object": "list", "data": pictures, "next": page.next}
+
+    @router.delete("/{picture_id}")
+    def delete_image(picture_id: str, request: Request) -> dict[str, Any]:
+        """Remove a picture and its files for good."""
+        jobs.delete_picture(picture_id, request.state.owner)
+        return {"id": picture_id, "object": "image", "deleted": True}
 
     @router.get("/{picture_id}/content", response_class=FileResponse)
     def content(picture_id: str, request: Request, download: bool = False) -> FileResponse:
@@ -42,3 +60,14 @@ def images_router(jobs: Jobs) -> APIRouter:
         return FileResponse(path, media_type="image/webp", headers=CACHE_HEADERS)
 
     return router
+
+
+def _entry(picture: Picture) -> dict[str, Any]:
+    return {
+        "id": picture.id,
+        "object": "image",
+        "created_at": int(picture.created_at),
+        "response_id": f"resp_{picture.job_id}",
+        "content_path": picture.content_path,
+        "settings": picture.request.to_dict() | {"seed": picture.seed, "count": 1},
+    }

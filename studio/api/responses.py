@@ -38,19 +38,16 @@ def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
         prompt, image = _read_input(body)
         source = await _load_source(image, settings) if image else None
         draft = _draft(body, prompt, source)
-        job = await to_thread.run_sync(
-            lambda: _submit(jobs, draft, owner, source, is_background=body.background)
-        )
-        notices = ignored_fields(body) + source_notices(source)
+        job = await to_thread.run_sync(lambda: _submit(jobs, draft, owner, source, body))
         if body.background:
-            return await answer_with(request, jobs, job, body, notices)
+            return await answer_with(request, jobs, job)
         try:
             job = await until_disconnect(request, _finished(jobs, job.id, owner))
         except ClientGone:
             await to_thread.run_sync(jobs.cancel, job.id, owner)
             return Response(status_code=CLIENT_CLOSED_REQUEST)
         _raise_unless_done(job)
-        return await answer_with(request, jobs, job, body, notices)
+        return await answer_with(request, jobs, job)
 
     @router.get("/responses/{response_id}")
     async def get_response(response_id: str, request: Request) -> Any:
@@ -98,7 +95,7 @@ def _read_input(body: ResponsesBody) -> tuple[str, InputImage | None]:
 async def _load_source(image: InputImage, settings: Settings) -> LoadedPicture:
     limit = settings.max_upload_bytes
     if image.image_url[:5].lower() == "data:":
-        data = decode_data_url(image.image_url, max_bytes=limit)
+        data = await to_thread.run_sync(lambda: decode_data_url(image.image_url, max_bytes=limit))
     else:
         data = await fetch_picture(
             image.image_url, max_bytes=limit, timeout_s=settings.fetch_timeout_s
@@ -133,14 +130,19 @@ def _draft(body: ResponsesBody, prompt: str, source: LoadedPicture | None) -> Dr
 
 
 def _submit(
-    jobs: Jobs, draft: Draft, owner: str, source: LoadedPicture | None, *, is_background: bool
+    jobs: Jobs, draft: Draft, owner: str, source: LoadedPicture | None, body: ResponsesBody
 ) -> JobView:
     try:
         return jobs.submit(
             draft,
             owner=owner,
-            origin="background" if is_background else "api",
+            origin="background" if body.background else "api",
             source=source.pixels if source else None,
+            notices=ignored_fields(body) + source_notices(source),
+            client={
+                "metadata": body.metadata or {},
+                "response_format": body.provider_options.image.response_format,
+            },
         )
     except StudioError as error:
         error.param = field_of(error.param)
@@ -161,7 +163,7 @@ def _raise_unless_done(job: JobView) -> None:
         cause = job.error_message or "The picture could not be made."
         if job.error_code == "bad_request":
             raise BadRequest(cause)
-        if job.error_code in ("engine_failed", "worker_lost", "out_of_memory"):
+        if job.error_code in ("engine_failed", "worker_lost", "out_of_memory", "save_failed"):
             raise Unavailable(cause, code=job.error_code)
         raise StudioError(cause, code=job.error_code)
 

@@ -2,18 +2,36 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from studio.request import MAX_PROMPT_CHARS, Notice, OutputFormat
+from studio.request import Notice, OutputFormat
 
 # The pictures' own limit is in bytes; this stops a longer string before anything is decoded.
 MAX_IMAGE_URL_CHARS = 100 * 1024 * 1024
+
+
+def valid_unicode(text: str) -> str:
+    """Half of a surrogate pair passes JSON, but could not be sent back."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("holds half of a surrogate pair") from error
+    return text
+
+
+MetadataKey = Annotated[str, Field(max_length=64), AfterValidator(valid_unicode)]
+MetadataValue = Annotated[str, Field(max_length=512), AfterValidator(valid_unicode)]
 
 
 class Strict(BaseModel):
     """Refuses unknown keys, wrong types, NaN and infinity."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def text_or_list(value: object) -> str:
+    """Which branch to judge by, so that a fault names the field and not the other branch."""
+    return "text" if isinstance(value, str) else "list"
 
 
 class InputText(Strict):
@@ -36,7 +54,13 @@ class InputMessage(Strict):
 
     type: Literal["message"] = "message"
     role: Literal["user"] = "user"
-    content: str | list[Annotated[InputText | InputImage, Field(discriminator="type")]]
+    content: Annotated[
+        Annotated[str, Tag("text")]
+        | Annotated[
+            list[Annotated[InputText | InputImage, Field(discriminator="type")]], Tag("list")
+        ],
+        Discriminator(text_or_list),
+    ]
 
 
 class ImageOptions(Strict):
@@ -81,12 +105,15 @@ class ResponsesBody(Strict):
     """The body of `POST /v1/responses`."""
 
     model: str
-    input: Annotated[str, Field(max_length=10 * MAX_PROMPT_CHARS)] | list[InputMessage]
+    input: Annotated[
+        Annotated[str, Tag("text")] | Annotated[list[InputMessage], Tag("list")],
+        Discriminator(text_or_list),
+    ]
     seed: int | None = Field(None, description="0 to 4294967295; drawn when left out")
     provider_options: ProviderOptions = ProviderOptions()
     background: bool = Field(False, description="answer at once; poll GET /v1/responses/{id}")
     stream: bool = False
-    metadata: dict[str, str] | None = None
+    metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)] | None = None
     # Fields of text requests, which programs send along: named in `warnings`, without effect.
     instructions: str | None = None
     temperature: float | None = None
@@ -124,6 +151,10 @@ def ignored_fields(body: ResponsesBody) -> tuple[Notice, ...]:
         for name in IGNORED_OPTIONS
         if getattr(options.image, name) is not None
     ]
+    if not isinstance(body.input, str):
+        parts = [part for message in body.input for part in message.content]
+        if any(isinstance(part, InputImage) and part.detail for part in parts):
+            fields.append("input.detail")
     if options.max is not None:
         fields.append("provider_options.max")
     return tuple(

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from studio.api.cookies import SESSION_COOKIE, cookie_header, is_https
 from studio.api.keys import SESSION_S, ApiKeys, FailureLimit
-from studio.errors import TooLarge, TooManyRequests
+from studio.errors import BadRequest, TooLarge, TooManyRequests
 
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"
@@ -150,5 +150,8 @@ async def _form(request: Request) -> dict[str, str]:
         body += chunk
         if len(body) > _LONGEST_FORM_BYTES:
             raise TooLarge("The sign-in form is too long.", code="body_too_large")
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=8)
+    except ValueError as error:
+        raise BadRequest("The sign-in form has too many fields; send `key` alone.") from error
     return {name: values[0] for name, values in fields.items()}

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pipelines.requests import RenderRequest
-from studio.engine.messages import Cancel, Message, WorkerConfig
+from studio.engine.messages import Cancel, LastWords, Message, WorkerConfig
 from studio.engine.protocol import EngineEvent, EngineStatus, WorkerLost
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ class LocalEngine:
         self._sending = threading.Lock()
         self._closing = threading.Event()
         self._failed_starts = 0
+        self._has_served = False
+        self._last_words: str | None = None
         self._thread = threading.Thread(target=self._supervise, name="engine", daemon=True)
 
     @property
@@ -63,9 +65,11 @@ class LocalEngine:
         self._spawn()
         self._thread.start()
 
-    def submit(self, request: RenderRequest) -> None:
-        """Hand in one request. When the worker just ended, `WorkerLost` follows instead."""
-        self._send(request)
+    def submit(self, request: RenderRequest, *, restarts: int) -> None:
+        """Hand in one request for the worker after `restarts`; a later one must not see it."""
+        with self._sending:
+            if restarts == self._status.restarts:  # else `WorkerLost` is on its way
+                self._send_now(request)
 
     def cancel(self, request_id: str) -> None:
         """Stop a request before its next step."""
@@ -86,29 +90,52 @@ class LocalEngine:
 
     def _send(self, message: Message) -> None:
         with self._sending:
-            try:
-                if self._connection is not None:
-                    self._connection.send(message)
-            except OSError:
-                log.warning("the worker is gone; its jobs go back to the queue")
+            self._send_now(message)
+
+    def _send_now(self, message: Message) -> None:
+        try:
+            if self._connection is not None:
+                self._connection.send(message)
+        except OSError:
+            log.warning("the worker is gone; its jobs go back to the queue")
 
     def _supervise(self) -> None:
-        while not self._closing.is_set():
-            self._listen()
-            cause = self._cause_of_end()
-            if self._closing.is_set() or self._status.state == "failed":
+        """One worker after the other, until one is closed on purpose or given up."""
+        while True:
+            failure = self._listen()
+            if self._closing.is_set():
                 return
-            self._failed_starts += self._status.state != "ready"
-            if self._failed_starts >= MAX_FAILED_STARTS:
-                self._set_status(replace(self._status, state="failed", detail=cause, fraction=None))
+            cause = failure or self._cause_of_end()
+            if self._is_hopeless(failure):
+                detail = f"{cause} Start the studio again once that is mended."
+                self._set_status(replace(self._status, state="failed", detail=detail))
                 return
-            log.error("%s It is started again.", cause)
+            log.error("%s The worker is started again.", cause)
+            self._last_words = None
             restarts = self._status.restarts + 1
             self._set_status(EngineStatus("restarting", cause, restarts=restarts))
             self._on_event(WorkerLost(cause))
-            if self._closing.wait(RESTART_DELAY_S):
-                return
+            while not self._closing.wait(RESTART_DELAY_S) and not self._has_spawned():
+                if self._status.state == "failed":
+                    return
+
+    def _is_hopeless(self, failure: str | None) -> bool:
+        """A model that never loaded will not load now; one that did may need a second try."""
+        self._failed_starts += self._status.state != "ready"
+        is_broken = failure is not None and not self._has_served
+        return is_broken or self._failed_starts >= MAX_FAILED_STARTS
+
+    def _has_spawned(self) -> bool:
+        try:
             self._spawn()
+        except OSError as error:  # no memory or no process to be had just now
+            self._failed_starts += 1
+            log.error("the worker could not be started: %s", error)
+            if self._failed_starts >= MAX_FAILED_STARTS:
+                detail = f"The worker could not be started: {error}. Start the studio again."
+                self._set_status(replace(self._status, state="failed", detail=detail))
+            return False
+        return True
 
     def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
@@ -117,24 +144,31 @@ class LocalEngine:
             "OMP_WAIT_POLICY": "PASSIVE",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         }
-        with theirs:
+        with ours, theirs:
             self._process = subprocess.Popen(
                 [sys.executable, *self._command, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 env=environment,
+                start_new_session=True,  # Ctrl-C in a terminal is for the server, which ends us
             )
-        with self._sending:
-            self._connection = Connection(ours.detach())
-        self._send(self._config)
+            with self._sending:
+                self._connection = Connection(ours.detach())
+                self._send_now(self._config)
 
-    def _listen(self) -> None:
+    def _listen(self) -> str | None:
+        """Hand on what the worker tells until it ends; why its model did not load, or None."""
         connection = self._connection
         assert connection is not None
+        failure = None
         try:
             while True:
                 event = connection.recv()
-                if isinstance(event, EngineStatus):
+                if isinstance(event, LastWords):
+                    self._last_words = event.cause
+                elif isinstance(event, EngineStatus) and event.state == "failed":
+                    failure = event.detail
+                elif isinstance(event, EngineStatus):
                     self._set_status(replace(event, restarts=self._status.restarts))
                 else:
                     self._on_event(event)
@@ -142,12 +176,14 @@ class LocalEngine:
             with self._sending:
                 self._connection = None
             connection.close()
+        return failure
 
     def _set_status(self, status: EngineStatus, *, tell: bool = True) -> None:
         if self._status.state == "closed":
             return
         if status.state == "ready":
             self._failed_starts = 0
+            self._has_served = True
         self._status = status
         if tell:
             self._on_event(status)
@@ -155,6 +191,8 @@ class LocalEngine:
     def _cause_of_end(self) -> str:
         assert self._process is not None
         code = self._wait_for_end(self._process)
+        if self._last_words is not None:
+            return f"The worker had to end: {self._last_words}."
         if code >= 0:
             return f"The worker ended with exit code {code}."
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)

@@ -24,4 +24,11 @@ class Cancel:
     request_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """Why the worker is about to end, from the worker itself."""
+
+    cause: str
+
+
 Message = WorkerConfig | RenderRequest | Cancel

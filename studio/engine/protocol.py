@@ -41,8 +41,12 @@ class Engine(Protocol):
         """Begin to load; returns at once."""
         ...
 
-    def submit(self, request: RenderRequest) -> None:
-        """Hand in one request; its events follow. Only when `status.state` is `ready`."""
+    def submit(self, request: RenderRequest, *, restarts: int) -> None:
+        """Hand in one request; its events follow.
+
+        `restarts` is that of the last `ready` status the caller has handled. When the engine has
+        started again since, the request is dropped: `WorkerLost` is among the caller's events.
+        """
         ...
 
     def cancel(self, request_id: str) -> None:

@@ -5,9 +5,11 @@ a cancel is seen before the next step; when the socket closes, the server is gon
 follows.
 """
 
+import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,11 +18,13 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineError
 from pipelines.requests import RenderRequest
-from studio.engine.messages import Cancel, Message, WorkerConfig
+from studio.engine.messages import Cancel, LastWords, Message, WorkerConfig
 from studio.engine.protocol import EngineEvent, EngineStatus
 
 if TYPE_CHECKING:
     from pipelines.engine import PictureEngine
+
+log = logging.getLogger(__name__)
 
 OOM_SCORE_ADJ = "800"  # of 1000: before nearly everything else
 
@@ -84,6 +88,18 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
         tell(EngineStatus("failed", str(error) if known else f"{type(error).__name__}: {error}"))
         return
     tell(EngineStatus("ready"))
+    try:
+        _work(engine, inbox, tell)
+    except ConnectionError:
+        raise
+    except Exception as error:  # the device is unusable: a new process is the only way on
+        log.exception("the worker has to end")
+        connection.send(LastWords(f"{type(error).__name__}: {error}"))
+
+
+def _work(
+    engine: "PictureEngine", inbox: "SimpleQueue[Message]", tell: Callable[[EngineEvent], None]
+) -> None:
     while True:
         if engine.is_idle:
             _obey(engine, inbox.get())

@@ -28,7 +28,8 @@ def status_words(status: EngineStatus) -> str:
         "failed": "The model could not be loaded",
         "closed": "The studio is closing",
     }[status.state]
-    detail = f": {status.detail}" if status.detail and status.state in _OPENING else ""
+    has_detail = status.detail and (status.state in _OPENING or status.state == "failed")
+    detail = f": {status.detail}" if has_detail else ""
     return f"{words}{detail}{percent(status)}"
 
 
@@ -137,6 +138,8 @@ def progress_words(view: JobView, status: EngineStatus) -> str:
         return f"Step {view.step} of {view.steps}"
     if is_opening(status):
         return f"Waiting for the model. {status_words(status)}"
+    if status.state == "failed":
+        return f"It waits for the next start. {status_words(status)}"
     if view.status == "loading":
         return "Starting"
     if view.position:

@@ -46,10 +46,11 @@ def pictures(events: list[Event]) -> list[PictureDone]:
 def test_a_request_lives_through_its_events_in_order(tiny):
     engine = PictureEngine(tiny)
     engine.submit(REQUEST)
-    ticks = [engine.tick() for _ in range(3)]
+    ticks = [engine.tick() for _ in range(4)]
     names = [[type(event).__name__ for event in events] for events in ticks]
     assert names == [
-        ["Started", "StepDone", "StepDone"],
+        ["Started"],  # before any work that could end the process
+        ["StepDone", "StepDone"],
         ["StepDone", "StepDone"],
         ["StepDone", "StepDone", "PictureDone", "PictureDone", "RequestDone"],
     ]
@@ -99,18 +100,19 @@ def test_image_to_image_counts_the_steps_that_run(tiny):
 def test_requests_of_different_steps_and_sizes_share_ticks(tiny):
     engine = PictureEngine(tiny)
     engine.submit(REQUEST)
-    engine.tick()
+    for _ in range(2):
+        engine.tick()
     engine.submit(replace(REQUEST, id="late", width=32, steps=2, seeds=(1,)))
-    ids = [{event.request_id for event in engine.tick()} for _ in range(2)]
-    assert ids == [{"r", "late"}, {"r", "late"}]
+    ids = [{event.request_id for event in engine.tick()} for _ in range(3)]
+    assert ids == [{"late"}, {"r", "late"}, {"r", "late"}]
     assert engine.is_idle
 
 
 def test_pictures_beyond_the_room_wait(tiny):
     engine = PictureEngine(tiny, max_tokens=60)  # two pictures of 6 + 24 tokens
     engine.submit(replace(REQUEST, seeds=(1, 2, 3), steps=2))
-    running = [sum(isinstance(e, StepDone) for e in engine.tick()) for _ in range(4)]
-    assert running == [2, 2, 1, 1]
+    running = [sum(isinstance(e, StepDone) for e in engine.tick()) for _ in range(5)]
+    assert running == [0, 2, 2, 1, 1]
     assert engine.is_idle
 
 
@@ -118,13 +120,13 @@ def test_true_cfg_takes_the_room_of_two(tiny):
     engine = PictureEngine(tiny, max_tokens=60)
     guided = replace(REQUEST, negative_prompt="a frog", true_cfg_scale=2.0, steps=1)
     engine.submit(guided)
-    assert [sum(isinstance(e, StepDone) for e in engine.tick()) for _ in range(2)] == [1, 1]
+    assert [sum(isinstance(e, StepDone) for e in engine.tick()) for _ in range(3)] == [0, 1, 1]
 
 
 # Cancel
 
 
-@pytest.mark.parametrize("ticks", [0, 1, 2])
+@pytest.mark.parametrize("ticks", [0, 1, 2, 3])
 def test_cancel_at_any_step_is_told_once_and_nothing_is_decoded(tiny, ticks):
     engine = PictureEngine(tiny)
     engine.submit(REQUEST)
@@ -164,8 +166,8 @@ def test_a_cut_prompt_is_told_with_the_lost_words(tiny):
     engine = PictureEngine(tiny)
     prompt = "a red apple on a blue background " * 4 + "two frogs"
     engine.submit(replace(REQUEST, prompt=prompt))
-    started, warned, *_ = engine.tick()
-    assert started == Started("r")
+    assert engine.tick() == [Started("r")]
+    warned, *_ = engine.tick()
     assert isinstance(warned, Warned)
     assert (warned.code, warned.param) == ("prompt_truncated", "prompt")
     assert warned.message.endswith("two frogs")
@@ -176,7 +178,7 @@ def test_the_warning_names_the_prompt_that_was_cut(tiny):
     long = "a red apple on a blue background " * 4
     guided = replace(REQUEST, negative_prompt=long, true_cfg_scale=2.0)
     engine.submit(replace(guided, prompt=long, secondary_prompt="a frog"))
-    params = [event.param for event in engine.tick() if isinstance(event, Warned)]
+    params = [event.param for event in finish(engine) if isinstance(event, Warned)]
     assert params == ["negative_prompt"]
 
 

@@ -9,7 +9,7 @@ from pipelines import decode, denoise
 from pipelines.engine import PictureEngine
 from pipelines.flux1 import Flux1
 from pipelines.previews import Previewer
-from pipelines.requests import RequestDone, RequestFailed
+from pipelines.requests import RequestDone, RequestFailed, Started
 from tests.pipelines.reference import photo
 from tests.pipelines.test_engine import REQUEST, finish, pictures
 
@@ -91,6 +91,7 @@ def test_a_lost_device_is_raised_so_that_the_worker_starts_anew(tiny, monkeypatc
     break_step(monkeypatch, torch.AcceleratorError("CUDA error: device-side assert triggered"))
     engine = PictureEngine(tiny)
     engine.submit(replace(REQUEST, seeds=(BAD_SEED,)))
+    engine.tick()  # tells that it starts
     with pytest.raises(torch.AcceleratorError):
         engine.tick()
 
@@ -142,7 +143,7 @@ def test_a_source_that_cannot_be_encoded(tiny, monkeypatch):
     monkeypatch.setattr(Flux1, "encode_picture", encode_picture)
     engine = PictureEngine(tiny)
     engine.submit(replace(REQUEST, source=photo(48, 32), strength=0.5))
-    assert [type(event) for event in finish(engine)] == [RequestFailed]
+    assert [type(event) for event in finish(engine)] == [Started, RequestFailed]
 
 
 def test_a_preview_that_raises_costs_only_the_preview(tiny, monkeypatch):

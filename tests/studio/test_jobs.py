@@ -1,16 +1,18 @@
 """A job's life: progress, cancel, lost workers, restarts. Nothing lost, nothing stuck."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from studio.errors import NotFound, QueueFull, Unavailable
 from studio.job import JobView, Origin
 from studio.jobs import Jobs
-from studio.library import Library
+from studio.library import EncodedPicture, Library
 from studio.pictures import read_settings
 from studio.request import Draft
 from tests.fake_engine import FakeEngine
@@ -21,6 +23,10 @@ def submit(jobs: Jobs, owner: str = "me", origin: Origin = "page", **values: Any
     merged: dict[str, Any] = {"prompt": "an apple", "seed": 7} | values
     draft = Draft(**merged)
     return jobs.submit(draft, owner=owner, origin=origin)
+
+
+def has_received(engine: FakeEngine, count: int) -> bool:
+    return len(engine.received) == count
 
 
 def restarted(folder: Path, engine: FakeEngine) -> Jobs:
@@ -192,9 +198,8 @@ def test_only_missing_pictures_are_made_again(tmp_path: Path) -> None:
     before = restarted(tmp_path, engine)
     job = submit(before, count=3)
     record = before.library.job(job.id, "me")
-    from studio.library import EncodedPicture
-
-    before.library.add_picture(record, EncodedPicture(1, 8, 6, 256, 192, b"x", b"x"))
+    encoded = EncodedPicture(1, 8, 6, 256, 192, b"x", b"x")
+    before.library.add_picture(before.library.store_picture(record, encoded))
     before.close()
     second = FakeEngine()
     after = restarted(tmp_path, second)
@@ -265,3 +270,60 @@ def test_many_jobs_at_once_each_get_their_own_picture(tmp_path: Path) -> None:
         done = ended(jobs, job.id, f"o{n % 5}")
         assert [picture.seed for picture in done.pictures] == [n]
     jobs.close()
+
+
+def test_a_job_that_kills_the_worker_before_it_begins_does_not_loop(tmp_path: Path) -> None:
+    """It was handed in, the worker died without a word: that must count, or it goes on for ever."""
+    engine = FakeEngine()
+    jobs = restarted(tmp_path, engine)
+    engine.mute = True
+    job = submit(jobs)
+    for attempt in range(2):
+        wait_until(partial(has_received, engine, attempt + 1), "it is handed in")
+        engine.lose_worker()
+        engine.recover()
+    assert ended(jobs, job.id).error_code == "worker_lost"
+    jobs.close()
+
+
+def test_a_picture_that_cannot_be_saved_is_a_failure_that_says_so(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(jobs.library, "store_picture", full)
+    failed = ended(jobs, submit(jobs).id)
+    assert (failed.status, failed.error_code) == ("failed", "save_failed")
+    assert "No space left" in (failed.error_message or "")
+    monkeypatch.undo()
+    assert ended(jobs, submit(jobs).id).status == "done"
+
+
+def test_an_end_that_cannot_be_written_is_told_and_written_later(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OperationalError("UPDATE", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(jobs.library, "end_job", full)
+    first = submit(jobs)
+    assert ended(jobs, first.id).status == "done"
+    monkeypatch.undo()
+    assert ended(jobs, submit(jobs).id).status == "done"
+    wait_until(lambda: jobs.library.job(first.id, "me").status == "done", "it is written")
+    assert len(jobs.get(first.id, "me").pictures) == 1
+
+
+def test_a_job_that_cannot_be_kept_is_refused_and_leaves_nothing(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(jobs.library, "add_job", full)
+    draft = Draft("warmer", source_size=(64, 64))
+    with pytest.raises(Unavailable, match="disk is full"):
+        jobs.submit(draft, owner="me", origin="page", source=np.zeros((64, 64, 3), np.uint8))
+    assert not jobs.active("me")
+    assert not list((tmp_path / "sources").iterdir())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from studio.errors import NotFound
+from studio.job import Picture
 from studio.library import LEFTOVER_AGE_S, EncodedPicture, JobRecord, Library
 from studio.request import Draft, settle
 from tests.studio.conftest import SPEC
@@ -21,6 +22,12 @@ def encoded() -> EncodedPicture:
     return EncodedPicture(0, 7, 6, 256, 192, content=b"picture", thumbnail=b"thumbnail")
 
 
+def keep(library: Library) -> Picture:
+    picture = library.store_picture(record_of(), encoded())
+    library.add_picture(picture)
+    return picture
+
+
 def age(path: Path) -> None:
     old = time.time() - 2 * LEFTOVER_AGE_S
     os.utime(path, (old, old))
@@ -30,7 +37,8 @@ def test_a_job_and_its_picture_come_back_as_they_were(tmp_path: Path) -> None:
     record = record_of()
     before = Library(tmp_path)
     before.add_job(record)
-    picture = before.add_picture(record, encoded())
+    picture = before.store_picture(record, encoded())
+    before.add_picture(picture)
     before.close()
     after = Library(tmp_path)
     assert after.job("job", "me") == record
@@ -43,7 +51,7 @@ def test_a_job_and_its_picture_come_back_as_they_were(tmp_path: Path) -> None:
 def test_the_sweep_takes_old_leftovers_alone(tmp_path: Path) -> None:
     library = Library(tmp_path)
     library.add_job(record_of())
-    kept = library.add_picture(record_of(), encoded())
+    kept = keep(library)
     library.save_source("job", b"source of a waiting job")
     fresh = tmp_path / "pictures" / "fresh.png.part"
     leftovers = [tmp_path / "pictures" / "gone.png", tmp_path / "sources" / "ended.png"]
@@ -71,6 +79,6 @@ def test_no_id_reaches_another_file(tmp_path: Path, picture_id: str) -> None:
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "9" * 400])
 def test_a_damaged_cursor_is_an_empty_or_whole_page(tmp_path: Path, cursor: str) -> None:
     library = Library(tmp_path)
-    library.add_picture(record_of(), encoded())
+    keep(library)
     assert len(library.history("me", cursor, 10).pictures) <= 1
     library.close()

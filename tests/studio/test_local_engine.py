@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.requests import RenderRequest, RequestDone
 from studio.engine.local import ROOT, LocalEngine
 from studio.engine.messages import WorkerConfig
 from studio.jobs import Jobs
@@ -76,7 +77,7 @@ def test_an_idle_worker_that_is_killed_comes_back(start: Start) -> None:
 def test_a_start_that_fails_says_why_and_is_not_repeated(start: Start) -> None:
     jobs, engine = start("broken")
     wait_until(lambda: engine.status.state == "failed", "the failure is known")
-    assert jobs.engine_status.detail == "vae/config.json is missing."
+    assert jobs.engine_status.detail.startswith("vae/config.json is missing.")
     assert engine.status.restarts == 0
 
 
@@ -84,6 +85,45 @@ def test_a_worker_that_dies_at_every_start_ends_in_failure(start: Start) -> None
     _, engine = start("dies")
     wait_until(lambda: engine.status.state == "failed", "it was given up")
     assert "exit code 3" in engine.status.detail
+
+
+def test_a_spawn_that_fails_once_is_tried_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, engine = start()
+    wait_until(lambda: engine.status.state == "ready", "the worker is ready")
+    spawn, failures = engine._spawn, [OSError("Cannot allocate memory")]
+
+    def failing() -> None:
+        if failures:
+            raise failures.pop()
+        spawn()
+
+    monkeypatch.setattr(engine, "_spawn", failing)
+    assert engine.pid
+    os.kill(engine.pid, signal.SIGKILL)
+    wait_until(lambda: engine.status.restarts == 1, "the loss was seen")
+    done = ended(jobs, jobs.submit(Draft("a"), owner="me", origin="page").id)
+    assert done.status == "done"
+    assert not failures
+
+
+def test_a_request_for_an_earlier_worker_is_dropped(start: Start) -> None:
+    """`WorkerLost` brings it back; sent to the next worker too, it would be made twice."""
+    _, engine = start()
+    wait_until(lambda: engine.status.state == "ready", "the worker is ready")
+    heard: list[object] = []
+    engine._on_event = heard.append
+    engine.submit(RenderRequest("early", "a", 64, 64, 1, (1,)), restarts=engine.status.restarts - 1)
+    engine.submit(RenderRequest("now", "a", 64, 64, 1, (1,)), restarts=engine.status.restarts)
+    wait_until(lambda: RequestDone("now") in heard, "the second is made")
+    assert RequestDone("early") not in heard
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_the_worker(start: Start) -> None:
+    _, engine = start()
+    assert engine.pid
+    assert os.getsid(engine.pid) != os.getsid(0)
 
 
 def test_close_ends_the_worker(start: Start) -> None:

@@ -46,12 +46,21 @@ def test_the_order_is_what_pop_gives_at_every_moment() -> None:
 def test_full_queue_refuses_and_says_when_to_come_back() -> None:
     queue = filled(("a", "a1"), ("a", "a2"), capacity=2)
     with pytest.raises(QueueFull) as caught:
-        queue.check_room(retry_after_s=7)
+        queue.check_room("a", retry_after_s=7)
     assert caught.value.status == 429
     assert caught.value.headers["Retry-After"] == "7"
     with pytest.raises(QueueFull):
-        queue.push("b", "b1")
+        queue.push("a", "a3")
     assert len(queue) == 2
+
+
+def test_a_full_queue_shuts_the_door_on_nobody_who_has_nothing_waiting() -> None:
+    queue = filled(("a", "a1"), ("a", "a2"), capacity=2)
+    queue.push("b", "b1")
+    queue.push("c", "c1")
+    with pytest.raises(QueueFull):  # but twice the capacity is the end for everybody
+        queue.push("d", "d1")
+    assert queue.order() == ["a1", "b1", "c1", "a2"]
 
 
 def test_a_retried_job_goes_first_even_when_the_queue_is_full() -> None:

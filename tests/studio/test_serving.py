@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from studio.serving import CannotStart, address, bind, lock_folder
+from studio.errors import CannotStart
+from studio.serving import address, bind, lock_folder
 
 
 def test_a_taken_port_is_named_with_the_way_out() -> None:

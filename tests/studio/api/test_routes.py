@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.running import RunningStudio
 
@@ -40,6 +41,29 @@ def test_unknown_routes_are_errors_of_the_same_shape(http: httpx.Client) -> None
     assert answer.status_code == 404
     assert "DELETE /v1/models" in answer.json()["error"]["message"]
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_head_answers_wherever_get_does(http: httpx.Client) -> None:
+    for path in ("/health/live", "/v1/models", "/version"):
+        answer = http.head(path)
+        assert answer.status_code == 200, path
+        assert not answer.content
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/x/y", "/health/x"])
+def test_options_of_an_unknown_route_has_the_usual_shape(http: httpx.Client, path: str) -> None:
+    assert set(http.options(path).json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_pictures_are_listed_and_deleted(http: httpx.Client) -> None:
+    body = {"model": "tiny", "input": "to be listed"}
+    made = http.post("/v1/responses", json=body).json()["output"][0]["content"][0]["id"]
+    newest = http.get("/v1/images", params={"limit": 1}).json()
+    assert [entry["id"] for entry in newest["data"]] == [made]
+    assert newest["data"][0]["settings"]["prompt"] == "to be listed"
+    assert http.delete(f"/v1/images/{made}").json()["deleted"]
+    assert http.delete(f"/v1/images/{made}").status_code == 404
+    assert http.get(f"/v1/images/{made}/content").status_code == 404
 
 
 def test_a_handler_that_awaits_nothing_is_a_plain_function() -> None:
