@@ -9,6 +9,7 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
 from safetensors import SafetensorError
 from transformers import AutoTokenizer, CLIPTextModel, PreTrainedTokenizerBase, T5EncoderModel
+from transformers.utils import logging
 
 from pipelines import schedule
 from pipelines.errors import LoadFailed
@@ -45,6 +46,7 @@ def load(
     Raises ModelGated, ModelNotFound or HubOffline where a repository cannot be had, and LoadFailed,
     naming the file, where a folder is broken or holds no FLUX.1.
     """
+    logging.disable_progress_bar()  # `on_progress` is the one that people see
     device = torch.device(device)
     folder = Path(model_spec.source).expanduser()
     if not folder.is_dir():
