@@ -208,12 +208,12 @@ class Dispatcher:
             return
         with self._lock:
             if event.request_id not in self.live:  # cancelled while it was encoded
-                self._library.discard_picture(picture)
+                self._library.files.discard(picture)
                 return
             try:
                 self._library.add_picture(picture)
             except SQLAlchemyError as error:
-                self._library.discard_picture(picture)
+                self._library.files.discard(picture)
                 self._on_unsaved(live, error)
                 return
             live.pictures[index] = picture

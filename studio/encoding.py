@@ -61,5 +61,5 @@ def read_source(library: Library, record: JobRecord) -> Pixels | None:
     """The kept source of a job that has one. Raises `OSError` when it is gone or damaged."""
     if not record.request.has_source:
         return None
-    with Image.open(io.BytesIO(library.read_source(record.id))) as picture:
+    with Image.open(io.BytesIO(library.files.read_source(record.id))) as picture:
         return np.asarray(picture.convert("RGB"))

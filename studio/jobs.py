@@ -96,17 +96,17 @@ class Jobs:
         try:
             if source is not None:  # slow, so without the lock
                 fitted = fit_picture(source, request.width, request.height)
-                self.library.save_source(record.id, encode_source(fitted))
+                self.library.files.write_source(record.id, encode_source(fitted))
             with self._lock:
                 self._check_door(owner)
                 self.library.add_job(record)
                 self._dispatcher.enqueue(LiveJob(record, warnings=list(record.warnings)))
                 return self._dispatcher.view(record.id)
         except StudioError:
-            self.library.drop_source(record.id)
+            self.library.files.drop_source(record.id)
             raise
         except (OSError, SQLAlchemyError) as error:
-            self.library.drop_source(record.id)
+            self.library.files.drop_source(record.id)
             message = f"The job could not be kept: {error}. Is there room in the data folder?"
             raise Unavailable(message, code="save_failed") from error
 

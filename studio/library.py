@@ -5,10 +5,9 @@ is committed, and its row before anybody hears of it. Files without a row are le
 between the two; `sweep` removes them.
 """
 
-import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,11 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from studio.errors import CannotStart, NotFound
+from studio.files import PictureFiles
 from studio.job import FINAL, Origin, Picture, Status
 from studio.request import Notice, PictureRequest
 from studio.tables import Base, JobRow, PictureRow
-
-LEFTOVER_AGE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +68,7 @@ class Library:
     """Jobs and pictures under one folder. Every method may be called from any thread."""
 
     def __init__(self, folder: Path, url: str | None = None) -> None:
-        self.folder = folder
-        for name in ("pictures", "thumbnails", "sources"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+        self.files = PictureFiles(folder)
         self._engine = _connect(url or f"sqlite:///{folder / 'studio.db'}")
         try:
             Base.metadata.create_all(self._engine)
@@ -111,7 +107,7 @@ class Library:
             error_code=record.error_code,
             error_message=record.error_message,
         )
-        self.drop_source(record.id)
+        self.files.drop_source(record.id)
 
     def job(self, job_id: str, owner: str) -> JobRecord:
         """One job of this owner. Raises `NotFound`."""
@@ -126,20 +122,6 @@ class Library:
         query = select(JobRow).where(JobRow.status.not_in(FINAL)).order_by(JobRow.created_at)
         with Session(self._engine) as session:
             return [_record(row) for row in session.scalars(query)]
-
-    # Sources of image-to-image
-
-    def save_source(self, job_id: str, png: bytes) -> None:
-        """Keep the picture that a job starts from until the job has ended."""
-        _write_file(self._source_path(job_id), png)
-
-    def read_source(self, job_id: str) -> bytes:
-        """The PNG that `save_source` kept. Raises `FileNotFoundError`."""
-        return self._source_path(job_id).read_bytes()
-
-    def drop_source(self, job_id: str) -> None:
-        """Forget a job's source picture."""
-        self._source_path(job_id).unlink(missing_ok=True)
 
     # Pictures
 
@@ -158,12 +140,7 @@ class Library:
             created_at=time.time(),
             request=record.request,
         )
-        try:
-            _write_file(self._picture_path(picture), encoded.content)
-            _write_file(self._thumbnail_path(picture.id), encoded.thumbnail)
-        except OSError:
-            self.discard_picture(picture)
-            raise
+        self.files.write(picture, encoded.content, encoded.thumbnail)
         return picture
 
     def add_picture(self, picture: Picture) -> None:
@@ -183,11 +160,6 @@ class Library:
         )
         with self._write() as session:
             session.add(row)
-
-    def discard_picture(self, picture: Picture) -> None:
-        """Remove the files of a picture that is not, or no longer, recorded."""
-        self._picture_path(picture).unlink(missing_ok=True)
-        self._thumbnail_path(picture.id).unlink(missing_ok=True)
 
     def pictures_of(self, job_id: str) -> tuple[Picture, ...]:
         """A job's pictures in the order of their index."""
@@ -218,47 +190,25 @@ class Library:
 
     def content_path(self, picture_id: str, owner: str) -> Path:
         """The file of one picture of this owner. Raises `NotFound`."""
-        return self._picture_path(self.picture(picture_id, owner))
+        return self.files.content_path(self.picture(picture_id, owner))
 
     def thumbnail_path(self, picture_id: str, owner: str) -> Path:
         """The WebP thumbnail of one picture of this owner. Raises `NotFound`."""
-        return self._thumbnail_path(self.picture(picture_id, owner).id)
+        return self.files.thumbnail_path(self.picture(picture_id, owner))
 
     def delete_picture(self, picture_id: str, owner: str) -> None:
         """Row first, files second, so that no row ever points nowhere. Raises `NotFound`."""
         picture = self.picture(picture_id, owner)
         with self._write() as session:
             session.execute(delete(PictureRow).where(PictureRow.id == picture.id))
-        self.discard_picture(picture)
+        self.files.discard(picture)
 
     def sweep(self, now: float) -> int:
         """Remove files older than an hour that no row knows; returns how many."""
         with Session(self._engine) as session:
             pictures = set(session.scalars(select(PictureRow.id)))
             jobs = set(session.scalars(select(JobRow.id).where(JobRow.status.not_in(FINAL))))
-        stale = [
-            path
-            for path in self._files()
-            if path.name.split(".")[0] not in (jobs if path.parent.name == "sources" else pictures)
-            and now - path.stat().st_mtime > LEFTOVER_AGE_S
-        ]
-        for path in stale:
-            path.unlink(missing_ok=True)
-        return len(stale)
-
-    def _files(self) -> Iterable[Path]:
-        for name in ("pictures", "thumbnails", "sources"):
-            yield from (path for path in (self.folder / name).rglob("*") if path.is_file())
-
-    def _picture_path(self, picture: Picture) -> Path:
-        month = time.strftime("%Y-%m", time.gmtime(picture.created_at))
-        return self.folder / "pictures" / month / f"{picture.id}.{picture.extension}"
-
-    def _source_path(self, job_id: str) -> Path:
-        return self.folder / "sources" / f"{job_id}.png"
-
-    def _thumbnail_path(self, picture_id: str) -> Path:
-        return self.folder / "thumbnails" / f"{picture_id}.webp"
+        return self.files.sweep(pictures, jobs, now)
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
@@ -280,16 +230,6 @@ def _connect(url: str) -> Engine:
             connection.execute("PRAGMA busy_timeout=5000")
 
     return engine
-
-
-def _write_file(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.part")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def _record(row: JobRow) -> JobRecord:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from studio.errors import NotFound
+from studio.files import LEFTOVER_AGE_S
 from studio.job import Picture
-from studio.library import LEFTOVER_AGE_S, EncodedPicture, JobRecord, Library
+from studio.library import EncodedPicture, JobRecord, Library
 from studio.request import Draft, settle
 from tests.studio.conftest import SPEC
 
@@ -52,7 +53,7 @@ def test_the_sweep_takes_old_leftovers_alone(tmp_path: Path) -> None:
     library = Library(tmp_path)
     library.add_job(record_of())
     kept = keep(library)
-    library.save_source("job", b"source of a waiting job")
+    library.files.write_source("job", b"source of a waiting job")
     fresh = tmp_path / "pictures" / "fresh.png.part"
     leftovers = [tmp_path / "pictures" / "gone.png", tmp_path / "sources" / "ended.png"]
     for path in [fresh, *leftovers]:
@@ -63,7 +64,7 @@ def test_the_sweep_takes_old_leftovers_alone(tmp_path: Path) -> None:
     assert not any(path.exists() for path in leftovers)
     assert fresh.exists()
     assert library.content_path(kept.id, "me").is_file()
-    assert library.read_source("job") == b"source of a waiting job"
+    assert library.files.read_source("job") == b"source of a waiting job"
     library.close()
 
 
