@@ -153,7 +153,7 @@ def ignored_fields(body: ResponsesBody) -> tuple[Notice, ...]:
     ]
     if not isinstance(body.input, str):
         parts = [part for message in body.input for part in message.content]
-        if any(isinstance(part, InputImage) and part.detail for part in parts):
+        if any(isinstance(part, InputImage) and part.detail in ("low", "high") for part in parts):
             fields.append("input.detail")
     if options.max is not None:
         fields.append("provider_options.max")
