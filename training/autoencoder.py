@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from training import budget
 from training.compositions import FULL, Mix, draw, random_scene
-from training.emoji import load_sprites
+from training.emoji import ICONS, load_sprites
 from training.optimisers import MuonAndAdam
 
 RUNS = Path(__file__).parent / "runs"
@@ -96,6 +96,14 @@ def loss_of(decoded: Tensor, wanted: Tensor) -> Tensor:
     return error.abs().mean() + 2 * error.square().mean() + 0.3 * edges
 
 
+def reconstruct(vae: AutoencoderKL, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The latents' mean and the decoded picture of [n, 3, h, w], by way of a noisy latent."""
+    with torch.autocast(x.device.type, torch.bfloat16):
+        mean = vae.encode(x).latent_dist.mean
+        decoded = vae.decode(mean + LATENT_NOISE * torch.randn_like(mean)).sample
+    return mean.float(), decoded.float()
+
+
 def psnr(vae: AutoencoderKL, pictures: Tensor, batch: int = 8) -> float:
     """Mean decibels of whole pictures, uint8 [n, h, w, 3], encoded and decoded."""
     values = []
@@ -158,10 +166,8 @@ def train(args: argparse.Namespace) -> None:
     while not clock.is_over:
         count, side = (24, 64) if clock.progress < args.small_crops else (6, 128)
         x = crops(pool, count, side, rng).to(args.device)
-        with torch.autocast(args.device, torch.bfloat16):
-            mean = vae.encode(x).latent_dist.mean
-            decoded = vae.decode(mean + LATENT_NOISE * torch.randn_like(mean)).sample.float()
-        loss = loss_of(decoded, x) + 1e-4 * mean.float().square().mean()
+        mean, decoded = reconstruct(vae, x)
+        loss = loss_of(decoded, x) + 1e-4 * mean.square().mean()
         loss.backward()
         optimiser.step(budget.learning_rate(clock.progress, flat=args.flat))
         clock.tick()
@@ -179,7 +185,7 @@ def train(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--icons", type=Path, required=True, help="icons.json of the npm package")
+    parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
     parser.add_argument("--phase", choices=("full", "decoder"), default="full")
     parser.add_argument("--name", default="vae", help="name of the checkpoint")
     parser.add_argument("--minutes", type=float, default=18.0)

@@ -1,12 +1,16 @@
 """The drawn objects: a table of everyday names and the flat emoji that shows each of them.
 
 The icons are those of Microsoft's Fluent Emoji (MIT licence) in the npm package
-``@iconify-json/fluent-emoji-flat``; ``npm pack`` fetches it, and its ``icons.json`` is all we read.
+``@iconify-json/fluent-emoji-flat``; its ``icons.json`` is all we read. Where none is given, npm
+fetches it once.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import tarfile
+import tempfile
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +18,8 @@ from pathlib import Path
 import resvg_py
 from PIL import Image
 
+PACKAGE = "@iconify-json/fluent-emoji-flat@1.2.6"
+ICONS = Path(__file__).parent / "runs" / "icons.json"
 SPRITE_PX = 256
 
 # name | icon of the set | natural colour, where a person would say one | "many" for a plural
@@ -146,8 +152,23 @@ def rasterise(svg: str, size_px: int = SPRITE_PX) -> Image.Image:
     return Image.open(BytesIO(bytes(png))).convert("RGBA")
 
 
+def fetch_icons(path: Path) -> None:
+    """Put the package's icons.json at ``path``. Raises CalledProcessError where npm cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        npm = ["npm", "pack", "--silent", PACKAGE]
+        subprocess.run(npm, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        archive = next(Path(folder).glob("*.tgz"))
+        with tarfile.open(archive) as package:
+            icons = package.extractfile("package/icons.json")
+            assert icons is not None, "the package has no icons.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(icons.read())
+
+
 def load_sprites(icons_json: Path) -> dict[str, Image.Image]:
     """Object name -> RGBA sprite of 256x256, cropped to its ink so that sizes are honest."""
+    if icons_json == ICONS and not icons_json.is_file():
+        fetch_icons(icons_json)
     icons = json.loads(icons_json.read_text())["icons"]
     sprites: dict[str, Image.Image] = {}
     for emoji in OBJECTS:

@@ -27,7 +27,7 @@ from PIL import Image
 from training import autoencoder, budget, judge
 from training.captions import PLACES
 from training.compositions import COLOURS, is_held_out
-from training.emoji import BY_NAME, OBJECTS
+from training.emoji import BY_NAME, ICONS, OBJECTS
 from training.latents import RUNS
 
 ASSETS = Path("assets/flux-emoji")
@@ -219,12 +219,12 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Judge the embedded model on held-out prompts")
-    parser.add_argument("--icons", type=Path, required=True, help="icons.json of the npm package")
+    parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
     parser.add_argument("--model", type=Path, default=ASSETS)
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--side", type=int, default=256)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--guidance-scale", type=float, default=3.0)
+    parser.add_argument("--guidance-scale", type=float, default=3.5)
     parser.add_argument("--true-cfg-scale", type=float, default=1.0)
     parser.add_argument("--max-sequence-length", type=int, default=40)
     parser.add_argument("--batch", type=int, default=20)

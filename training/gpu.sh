@@ -1,5 +1,5 @@
 #!/bin/sh
-# The whole training on one CUDA device in about ten minutes: sh training/gpu.sh ICONS_JSON [DEVICE]
+# The whole training on one CUDA device: sh training/gpu.sh ICONS_JSON [DEVICE]
 # A trial of the commands: SCALE=0.01 CHUNKS=1 PICTURES=40 POOL=40 BATCH=8 sh training/gpu.sh ICONS cpu
 set -eu
 ICONS=$1

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from training import budget
 from training.autoencoder import to_model
 from training.compositions import COLOURS, Scene, Thing, draw
-from training.emoji import OBJECTS, load_sprites
+from training.emoji import ICONS, OBJECTS, load_sprites
 from training.latents import RUNS
 
 SIDE = 64
@@ -105,7 +105,7 @@ def name_object(judge: Judge, picture: Image.Image) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the judge of the evaluation")
-    parser.add_argument("--icons", type=Path, required=True, help="icons.json of the npm package")
+    parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--runs", type=Path, default=RUNS)

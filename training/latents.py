@@ -21,7 +21,7 @@ from torch import Tensor
 from training import autoencoder, budget
 from training.captions import write
 from training.compositions import Mix, draw, random_scene
-from training.emoji import load_sprites
+from training.emoji import ICONS, load_sprites
 from training.text import Text
 
 RUNS = Path(__file__).parent / "runs"
@@ -92,10 +92,10 @@ class Producer:
         self.rng, self.stage, self.device = random.Random(seed), stage, device
         self.sprites, self.vae, self.text = load_sprites(icons), load_vae(runs).to(device), Text()
 
-    def chunk(self, number: int, pictures: int, batch: int = 20) -> dict[str, Tensor]:
+    def chunk(self, number: int, count: int, batch: int = 20) -> dict[str, Tensor]:
         width, height = self.stage.sizes[number % len(self.stage.sizes)]
         latents, captions = [], []
-        for _ in range(pictures // batch):
+        for _ in range(count // batch):
             scenes = [random_scene(self.rng, self.stage.mix) for _ in range(batch)]
             captions += [write(scene, self.rng) for scene in scenes]
             pictures = [draw(scene, self.sprites, width, height) for scene in scenes]
@@ -126,7 +126,7 @@ class Pool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw and encode pictures for a stage")
-    parser.add_argument("--icons", type=Path, required=True, help="icons.json of the npm package")
+    parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
     parser.add_argument("--stage", choices=sorted(STAGES), required=True)
     parser.add_argument("--chunks", type=int, default=20, help="number of files")
     parser.add_argument("--pictures", type=int, default=1000, help="in each file")

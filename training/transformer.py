@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from training import budget
 from training.attention import use_matrix_attention
-from training.latents import STAGES, Chunk, Pool
+from training.latents import STAGES, Chunk, Pool, Stage
 from training.optimisers import MuonAndAdam
 from training.text import WIDTH, Text
 
@@ -143,6 +143,14 @@ def load_start(painter: Painter, ema: Painter, state: Mapping[str, Mapping[str, 
     ema.load_state_dict(state["ema"])
 
 
+def flow_loss(painter: Painter, batch: Chunk, stage: Stage) -> Tensor:
+    """Mean squared error of the velocity, at guidance 1 (what the embedding means undistilled)."""
+    x, sigma, velocity = noised(pack(batch.latents), stage.noise)
+    with torch.autocast(x.device.type, torch.bfloat16):
+        answer = painter(x, sigma, batch, torch.ones_like(sigma), stage.spacing)
+    return (answer.float() - velocity).square().mean()
+
+
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     rng = random.Random(args.seed)
@@ -175,12 +183,8 @@ def train(args: argparse.Namespace) -> None:
 
     mean_loss, recent = 0.0, 0
     while not clock.is_over:
-        batch = captions.drop(pool.batch(rng, args.batch), rng, DROPOUT)
-        batch = to_device(batch, device)
-        x, sigma, velocity = noised(pack(batch.latents), stage.noise)
-        with torch.autocast(device, torch.bfloat16):
-            answer = painter(x, sigma, batch, torch.ones_like(sigma), stage.spacing)
-        loss = (answer.float() - velocity).square().mean()
+        batch = to_device(captions.drop(pool.batch(rng, args.batch), rng, DROPOUT), device)
+        loss = flow_loss(painter, batch, stage)
         loss.backward()
         optimiser.step(budget.learning_rate(clock.progress, warm=args.warm, flat=args.flat))
         step, seen = step + 1, seen + args.batch

@@ -7,7 +7,7 @@ import torch
 
 from pipelines.flux1 import Flux1
 from pipelines.loading import load
-from pipelines.specs import EMBEDDED, EMBEDDED_FOLDER, find_spec
+from pipelines.specs import EMBEDDED, find_spec
 from tests.tiny_flux import make_tiny_flux
 
 
@@ -43,6 +43,4 @@ def tiny_schnell(tmp_path_factory) -> Flux1:
 
 @pytest.fixture(scope="session")
 def embedded() -> Flux1:
-    if not EMBEDDED_FOLDER.is_dir():
-        pytest.skip(f"{EMBEDDED_FOLDER} is not there yet")
     return load_exact(EMBEDDED)

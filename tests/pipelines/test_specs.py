@@ -96,7 +96,6 @@ def test_sizes_are_floored(tiny):
     assert snap_size(tiny.spec, 96, 32) == (96, 32)
 
 
-@pytest.mark.skipif(not EMBEDDED_FOLDER.is_dir(), reason="the embedded model is not there yet")
 def test_the_embedded_model_is_found_by_name():
     spec = find_spec(EMBEDDED)
     assert (spec.name, spec.family, spec.size_multiple) == (EMBEDDED, "flux1", 32)

@@ -15,6 +15,10 @@ def captions(seed: int, count: int) -> list[str]:
     return [write(random_scene(rng, FULL), rng) for _ in range(count)]
 
 
+def test_there_are_a_hundred_objects_and_twelve_colours() -> None:
+    assert len({emoji.name for emoji in OBJECTS}) == 100 and len(COLOURS) == 12
+
+
 def test_one_seed_gives_the_same_captions() -> None:
     assert captions(3, 50) == captions(3, 50)
     assert captions(3, 50) != captions(4, 50)
