@@ -28,7 +28,7 @@ STEP_S = 0.02
 OpenPage = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """The machine's Chromium, else the one that Playwright installed."""
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStudio]:
     with RunningStudio(tmp_path_factory.mktemp("data"), FakeEngine()) as studio:
         yield studio
@@ -55,7 +55,7 @@ def studio(shared_studio: RunningStudio) -> Iterator[RunningStudio]:
     engine.release()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """One browser context for all tests, so that Gradio's two megabytes are fetched once."""
     with browser.new_context() as context:

@@ -17,7 +17,7 @@ def test_a_prompt_becomes_pictures(page: Page) -> None:
     wait_for_pictures(page, "a red apple on a blue background", count=4)
     expect(page.locator("#strip .shot").nth(3)).to_be_visible()
     expect(page.locator("#seed-note code")).to_have_text(page.input_value("#last-seed textarea"))
-    assert page.title() == "Flux Studio"
+    expect(page).to_have_title("Flux Studio")
 
 
 def test_progress_is_shown_with_a_preview(studio: RunningStudio, page: Page) -> None:
