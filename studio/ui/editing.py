@@ -114,7 +114,7 @@ class Editing:
     def _plan(self, values: FormValues, upload: str | None) -> tuple[str, PictureRequest | None]:
         spec = self._jobs.spec
         try:
-            size = upload_size(upload, self._limits) if upload else None
+            size = self._source_size(upload)
             prompt = values.prompt.strip() or "…"  # the size is planned before there is a prompt
             # A seed changes nothing here; a wrong one is said when it is handed in.
             asked = replace(values, prompt=prompt, seed_mode=RANDOM)
@@ -123,6 +123,13 @@ class Editing:
         except StudioError as error:
             return plan_problem(error), None
         return plan_line(request, asked_size(values), size, spec.size_multiple), request
+
+    def _source_size(self, upload: str | None) -> tuple[int, int] | None:
+        """None for a file that `take_source` refuses: it says so, and there is no source."""
+        try:
+            return upload_size(upload, self._limits) if upload else None
+        except StudioError:
+            return None
 
     def _acting(self, values: FormValues, request: PictureRequest | None) -> Updates:
         page = self._page

@@ -51,6 +51,8 @@ def test_a_file_that_is_no_picture_is_refused_in_words(page: Page, tmp_path: Pat
     page.set_input_files("#source input[type=file]", fake)
     expect(page.locator("#problem")).to_contain_text("not a picture")
     expect(page.locator(".source")).to_have_count(0)
+    # The plan goes on without it: only `#problem` speaks of the file.
+    expect(page.locator("#plan")).to_contain_text("256 × 192 px")
 
 
 def test_a_file_of_the_studio_brings_its_settings(page: Page, tmp_path: Path) -> None:
