@@ -20,7 +20,6 @@ class ModelSpec:
     source: str  # hub repository or local folder
     family: str
     licence: str
-    licence_page: str | None  # where a gated licence is accepted
     native_width: int
     native_height: int
     size_multiple: int
@@ -40,7 +39,6 @@ def _black_forest_labs(name: str, licence: str, **differences: Any) -> ModelSpec
         source=repository,
         family="flux1",
         licence=licence,
-        licence_page=f"https://huggingface.co/{repository}",
         native_width=1024,
         native_height=1024,
         size_multiple=16,
@@ -118,7 +116,6 @@ def _spec_of_configs(folder: Path) -> ModelSpec:
         name=folder.resolve().name,
         source=str(folder),
         licence="see the model's folder",
-        licence_page=None,
         native_width=side,
         native_height=side,
         size_multiple=multiple,

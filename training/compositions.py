@@ -83,7 +83,6 @@ class Mix:
     gradient: float = 0.0
 
 
-SIMPLE = Mix(pair=0.0, position=0.1, size=0.1, gradient=0.1)
 FULL = Mix(pair=0.35, position=0.25, size=0.25, gradient=0.2)
 
 

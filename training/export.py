@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline
-from torch import nn
 
 from training import budget
 from training.latents import RUNS, load_vae
@@ -67,13 +66,6 @@ def latest_vae(runs: Path) -> AutoencoderKL:
     if decoder.exists():
         vae.load_state_dict(budget.load(decoder)["vae"])
     return vae
-
-
-def round_to_stored(module: nn.Module, dtype: torch.dtype) -> None:
-    """What a load of the stored file gives, in float32."""
-    for tensor in (*module.parameters(), *module.buffers()):
-        if tensor.is_floating_point():
-            tensor.data = tensor.data.to(dtype).float()
 
 
 def build_pipeline(runs: Path, stage: str, weights: str = "ema") -> FluxPipeline:

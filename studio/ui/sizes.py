@@ -17,7 +17,6 @@ RATIOS: dict[str, float] = {
 }
 MATCH = "match"  # the shape of the source picture
 CUSTOM = "custom"  # width and height as typed
-SHAPES: tuple[str, ...] = (*RATIOS, MATCH, CUSTOM)
 STANDARD = "standard"
 
 # Half, twice and four times the native area: each step is clearly seen and costs as much more.

@@ -30,7 +30,6 @@ def test_the_table_knows_dev_and_schnell():
     )
     assert (schnell.default_steps, schnell.max_sequence_length) == (4, 256)
     assert not schnell.has_guidance_embedding
-    assert dev.licence_page == "https://huggingface.co/black-forest-labs/FLUX.1-dev"
 
 
 def test_a_name_that_is_nothing_is_answered_with_the_names_that_are():

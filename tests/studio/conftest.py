@@ -17,7 +17,6 @@ SPEC = ModelSpec(
     source="tiny",
     family="flux1",
     licence="Apache-2.0",
-    licence_page=None,
     native_width=256,
     native_height=192,
     size_multiple=16,
