@@ -32,6 +32,7 @@ class SourceControls:
     """The picture to start from."""
 
     upload: gr.UploadButton
+    present: gr.Checkbox  # hidden: an emptied upload goes on sending its old value
     empty: gr.Column  # shown without a picture
     filled: gr.Column  # shown with one
     card: gr.HTML
@@ -90,6 +91,7 @@ def build_source() -> SourceControls:
             elem_id="upload",
             variant="secondary",
         )
+        present = gr.Checkbox(elem_id="source-present", visible="hidden", show_label=False)
         with gr.Column(elem_id="source-empty") as empty:
             gr.HTML(
                 "<p class='note'>Choose, drop or paste one</p>",
@@ -114,7 +116,7 @@ def build_source() -> SourceControls:
                 elem_id="strength-note", apply_default_css=False, js_on_load=None
             )
     return SourceControls(
-        upload, empty, filled, card, use_settings, remove, strength, strength_note
+        upload, present, empty, filled, card, use_settings, remove, strength, strength_note
     )
 
 

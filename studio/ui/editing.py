@@ -55,9 +55,9 @@ class Editing:
 
     def plan(self, *inputs: Any) -> Updates:
         """What Generate would make, and which controls act; `inputs` as for submit."""
-        *raw, upload = inputs
+        *raw, upload, is_present = inputs
         values = received(raw, self._jobs.spec)
-        line, request = self._plan(values, upload)
+        line, request = self._plan(values, upload if is_present else None)
         return {self._page.plan: line} | self._acting(values, request)
 
     def take_source(self, upload: str | None) -> Updates:
@@ -71,6 +71,7 @@ class Editing:
             return self._without_source() | {page.problem: problem(error)}
         return {
             page.problem: "",
+            source.present: True,
             source.card: source_card(picture),
             source.filled: gr.update(visible=True),
             source.empty: gr.update(visible=False),
@@ -105,6 +106,7 @@ class Editing:
     def _without_source(self) -> Updates:
         source = self._page.source
         return {
+            source.present: False,
             source.upload: gr.update(value=None, label=ADD_PICTURE),
             source.card: "",
             source.filled: gr.update(visible=False),

@@ -47,8 +47,9 @@ class Making:
         self._examples = examples
 
     def submit(self, request: gr.Request, *inputs: Any) -> Updates:
-        """Hand the form in; `inputs` are the form's values and the upload's path."""
-        *values, upload = inputs
+        """Hand the form in; `inputs` are its values, the upload's path and whether it counts."""
+        *values, path, is_present = inputs
+        upload = path if is_present else None
         page = self._page
         try:
             view = self._submit(received(values, self._jobs.spec), upload, owner_of(request))

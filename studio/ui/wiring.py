@@ -1,7 +1,6 @@
 """Which event calls which handler. Every listener is private: this is no second public API."""
 
 from functools import partial
-from typing import Any
 
 import gradio as gr
 
@@ -30,8 +29,7 @@ def wire(
 # Gradio's browser client can lose the messages of an event when two are in the queue at once: both
 # were ready before it knew of the second (1 page load in 40 on a busy machine). So only `follow`
 # takes the queue, one event at a time; all others are plain requests, and faster for it.
-_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
-_on = partial(gr.on, **_QUIET)
+_on = partial(gr.on, api_visibility="private", show_progress="hidden", queue=False)
 
 
 def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
@@ -39,7 +37,7 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
     _on(
         page.generate.click,
         making.submit,
-        inputs=[*page.form(), page.source.upload],
+        inputs=[*page.form(), page.source.upload, page.source.present],
         outputs=[page.problem, page.submitted, page.stop, seed.note, seed.last, seed.reuse],
     )
     _on(page.stop.click, making.stop, inputs=page.seen, outputs=[page.stop, page.stage])
@@ -75,9 +73,23 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
     _on(demo.load, editing.restore, inputs=page.stored, outputs=form[1:])
     _on(
         # All but the prompt: no words change the size.
-        [demo.load, page.source.upload.change, *(control.change for control in form[1:])],
+        [
+            demo.load,
+            page.source.upload.change,
+            page.source.present.change,
+            *(control.change for control in form[1:]),
+        ],
         editing.plan,
-        **_plan_ends(page),
+        inputs=[*form, page.source.upload, page.source.present],
+        outputs=[
+            page.plan,
+            page.source.strength_note,
+            page.shape.custom,
+            page.shape.area,
+            seed.seed,
+            page.output.quality,
+            page.guidance.true_cfg_scale,
+        ],
         trigger_mode="always_last",
     )
     _on(page.prompt.input, None, outputs=page.problem, js="() => ''")
@@ -85,40 +97,22 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
     _on(seed.reuse.click, editing.reuse_seed, inputs=seed.last, outputs=[seed.mode, seed.seed])
 
 
-def _plan_ends(page: Page) -> dict[str, Any]:
-    return {
-        "inputs": [*page.form(), page.source.upload],
-        "outputs": [
-            page.plan,
-            page.source.strength_note,
-            page.shape.custom,
-            page.shape.area,
-            page.seed.seed,
-            page.output.quality,
-            page.guidance.true_cfg_scale,
-        ],
-    }
-
-
 def _wire_source(page: Page, editing: Editing) -> None:
     source, shape = page.source, page.shape.shape
-    card = [page.problem, source.card, source.filled, source.empty, source.upload]
+    card = [page.problem, source.card, source.filled, source.empty, source.upload, source.present]
     _on(
         source.upload.upload,
         editing.take_source,
         inputs=source.upload,
         outputs=[*card, source.use_settings, shape],
     )
-    removed = _on(source.remove.click, editing.drop_source, inputs=shape, outputs=[*card, shape])
-    restored = _on(
+    _on(source.remove.click, editing.drop_source, inputs=shape, outputs=[*card, shape])
+    _on(
         source.use_settings.click,
         editing.use_source_settings,
         inputs=source.upload,
         outputs=[*card, *page.form()],
     )
-    for let_go in (removed, restored):
-        # An upload that is emptied fires no change, and other changes still send its old value.
-        let_go.then(editing.plan, **_plan_ends(page), **_QUIET)
 
 
 def _wire_history(page: Page, history: History) -> None:

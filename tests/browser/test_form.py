@@ -100,6 +100,9 @@ def test_a_disabled_control_says_why(page: Page) -> None:
     expect(quality).to_contain_text("PNG is lossless")
     page.click("#advanced .label-wrap")
     expect(page.locator("#true-cfg input[type=range]")).to_be_disabled()
+    # Gradio gives a control its value a moment after the accordion shows it, faster than a person
+    # types, but not than a test.
+    page.wait_for_timeout(300)
     page.fill("#negative textarea", "blurry")
     expect(page.locator("#true-cfg input[type=range]")).to_be_enabled()
     expect(page.locator("#true-cfg")).to_contain_text("twice")
