@@ -1,31 +1,37 @@
 """The picture autoencoder: 256x256 pictures to 16x16 latents of 32 channels, and back.
 
-    python -m training.autoencoder --icons icons.json --minutes 18            # both halves
-    python -m training.autoencoder --icons icons.json --phase decoder --minutes 30
+    python -m training.autoencoder --minutes 18                   # both halves, on crops
+    python -m training.autoencoder --phase tune --minutes 30      # both, on whole pictures
+    python -m training.autoencoder --phase decoder --minutes 30   # the encoder stays as it is
 
-The first run ends with the latents' mean and deviation (``shift_factor``, ``scaling_factor``); from
-then on the encoder stays as it is, and the second run goes on with the decoder alone.
+The first run ends with the latents' mean and deviation (``shift_factor``, ``scaling_factor``), which
+the later ones keep. ``--from assets/flux-emoji`` begins with the shipped weights.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from diffusers import AutoencoderKL
 from torch import Tensor, nn
 
-from training import budget
-from training.compositions import FULL, Mix, draw, random_scene
-from training.emoji import ICONS, load_sprites
+from training import budget, drawing
+from training.compositions import FULL, Mix, random_scene
+from training.emoji import ICONS
 from training.optimisers import MuonAndAdam
 
 RUNS = Path(__file__).parent / "runs"
 CHANNELS = (16, 32, 48, 64, 96)
 LATENT_CHANNELS = 32
+SCALE = 16  # pixels a latent
+SIDE_PX = 256
+PHASES = ("full", "tune", "decoder")
 LATENT_NOISE = 0.05  # deviation that the decoder learns to ignore; the encoder's fixed one, too
 
 
@@ -56,8 +62,8 @@ def build() -> AutoencoderKL:
 def draw_pool(icons: Path, count: int, seed: int, mix: Mix = FULL) -> Tensor:
     """uint8 [count, 256, 256, 3] of drawn scenes."""
     rng = random.Random(seed)
-    sprites = load_sprites(icons)
-    pictures = [draw(random_scene(rng, mix), sprites) for _ in range(count)]
+    sprites = drawing.load(icons)
+    pictures = [drawing.draw(random_scene(rng, mix), sprites) for _ in range(count)]
     return torch.from_numpy(np.stack(pictures))
 
 
@@ -77,9 +83,10 @@ def crops(pool: Tensor, count: int, side: int, rng: random.Random) -> Tensor:
 
 
 def _cut(picture: Tensor, side: int, rng: random.Random) -> Tensor:
-    """A random crop; the picture's borders are met more often than chance would have it."""
-    reach = [(size - side, side // 4) for size in picture.shape[:2]]
-    y, x = (min(max(rng.randint(-over, room + over), 0), room) for room, over in reach)
+    """A crop on the latents' grid; borders are met more often than chance would have it."""
+    rooms = [(size - side) // SCALE for size in picture.shape[:2]]
+    over = side // 4 // SCALE
+    y, x = (SCALE * min(max(rng.randint(-over, room + over), 0), room) for room in rooms)
     return picture[y : y + side, x : x + side]
 
 
@@ -134,24 +141,62 @@ def optimiser_of(parts: list[nn.Module], muon_rate: float, adam_rate: float) -> 
     return MuonAndAdam(matrices, others, muon_rate, adam_rate)
 
 
+def start(args: argparse.Namespace, path: Path) -> tuple[AutoencoderKL, dict[str, Any]]:
+    """The model to train and, with ``--resume``, the state to go on from."""
+    vae = build()
+    if args.resume:
+        return vae, fill(vae, path)
+    if args.from_model:
+        shipped = AutoencoderKL.from_pretrained(args.from_model / "vae")
+        vae.load_state_dict(shipped.state_dict())
+        copy_factors(shipped.config, vae)
+    elif args.phase != "full":
+        fill(vae, args.runs / f"{args.name}-{args.start}.pt")
+    return vae, {}
+
+
+def fill(vae: AutoencoderKL, path: Path) -> dict[str, Any]:
+    """Load a checkpoint's weights and factors; returns all that it holds."""
+    state = budget.load(path)
+    vae.load_state_dict(state["vae"])
+    copy_factors(state["factors"], vae)
+    return state
+
+
+def copy_factors(source: Mapping[str, float], vae: AutoencoderKL) -> None:
+    vae.register_to_config(**{name: source[name] for name in ("shift_factor", "scaling_factor")})
+
+
+def load(runs: Path, name: str = "vae") -> AutoencoderKL:
+    """The autoencoder of the phase that was saved last."""
+    vae = build()
+    paths = [runs / f"{name}-{phase}.pt" for phase in PHASES]
+    fill(vae, max((p for p in paths if p.exists()), key=lambda p: p.stat().st_mtime))
+    return vae.requires_grad_(False).eval()
+
+
+def shape_of_batch(args: argparse.Namespace, progress: float) -> tuple[int, int]:
+    """Pictures a batch and their side: crops that grow, or whole pictures.
+
+    Crops alone leave whole pictures some 3 dB behind: the norms see other statistics in them.
+    """
+    if args.phase != "full":
+        return args.batch, SIDE_PX
+    return (24, 64) if progress < args.small_crops else (6, 128)
+
+
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     rng = random.Random(args.seed)
-    vae, decoder_only = build(), args.phase == "decoder"
     path = args.runs / f"{args.name}-{args.phase}.pt"
-    source = path if args.resume else args.runs / f"{args.name}-full.pt"
-    state = budget.load(source) if args.resume or decoder_only else {}
-    if state:
-        vae.load_state_dict(state["vae"])
-        vae.register_to_config(**state["factors"])
+    vae, state = start(args, path)
     vae.to(args.device)
-    if decoder_only:
-        vae.encoder.requires_grad_(False)
-    parts = [vae.decoder] if decoder_only else [vae.encoder, vae.decoder]
+    parts = [vae.decoder] if args.phase == "decoder" else [vae.encoder, vae.decoder]
+    vae.encoder.requires_grad_(args.phase != "decoder")
     optimiser = optimiser_of(parts, args.muon_rate, args.adam_rate)
-    if args.resume:
+    if state:
         optimiser.load_state_dict(state["optimiser"])
-    clock = budget.Budget(args.minutes, state.get("spent_s", 0.0) if args.resume else 0.0)
+    clock = budget.Budget(args.minutes, state.get("spent_s", 0.0))
     pool = draw_pool(args.icons, args.pool, args.seed)
     held = draw_pool(args.icons, 32, args.seed + 1)
 
@@ -164,8 +209,7 @@ def train(args: argparse.Namespace) -> None:
 
     step = 0
     while not clock.is_over:
-        count, side = (24, 64) if clock.progress < args.small_crops else (6, 128)
-        x = crops(pool, count, side, rng).to(args.device)
+        x = crops(pool, *shape_of_batch(args, clock.progress), rng).to(args.device)
         mean, decoded = reconstruct(vae, x)
         loss = loss_of(decoded, x) + 1e-4 * mean.square().mean()
         loss.backward()
@@ -174,10 +218,10 @@ def train(args: argparse.Namespace) -> None:
         step += 1
         if step % 50 == 0:
             db = -10 * float(((decoded - x) / 2).square().mean().log10())
-            print(f"{step} {clock.spent_s:.0f} s loss {loss:.4f} crops {db:.2f} dB", flush=True)
+            print(f"{step} {clock.spent_s:.0f} s loss {loss:.4f} batch {db:.2f} dB", flush=True)
         if clock.is_save_due():
             checkpoint()
-    if not decoder_only:
+    if args.phase == "full":
         measure_latents(vae.cpu(), draw_pool(args.icons, 256, args.seed + 2))
         print({k: vae.config[k] for k in ("shift_factor", "scaling_factor")})
     checkpoint()
@@ -186,7 +230,9 @@ def train(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
-    parser.add_argument("--phase", choices=("full", "decoder"), default="full")
+    parser.add_argument("--phase", choices=PHASES, default="full")
+    parser.add_argument("--start", choices=PHASES, default="full", help="phase to go on from")
+    parser.add_argument("--from", dest="from_model", type=Path, help="folder of a shipped model")
     parser.add_argument("--name", default="vae", help="name of the checkpoint")
     parser.add_argument("--minutes", type=float, default=18.0)
     parser.add_argument("--pool", type=int, default=2000, help="pictures that crops are taken from")
@@ -194,6 +240,7 @@ def main() -> None:
     parser.add_argument("--adam-rate", type=float, default=1e-3)
     parser.add_argument("--flat", type=float, default=0.5, help="share of the time at full rate")
     parser.add_argument("--small-crops", type=float, default=0.7, help="share at 64x64, then 128")
+    parser.add_argument("--batch", type=int, default=4, help="whole pictures a step")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs", type=Path, default=RUNS)

@@ -1,21 +1,17 @@
-"""Scenes: what a picture shows and where, as data, and the drawing of it.
+"""Scenes: what a picture shows and where, as data. ``drawing.py`` makes the picture of one.
 
 A scene is drawn from a seeded generator; the caption (``captions.py``) and the picture both follow
-from the scene alone. Combinations of object and background colour that ``is_held_out`` names are
-never drawn for training: the evaluation asks for exactly those.
+from the scene alone. Combinations that ``is_held_out`` names are never drawn for training: the
+evaluation asks for exactly those.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-from PIL import Image
-
-from training.emoji import OBJECTS
+from training.emoji import COUNTABLE, OBJECTS, PAINTABLE, Emoji
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "white": (250, 250, 250),
@@ -31,32 +27,48 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "pink": (245, 152, 192),
     "brown": (130, 86, 56),
 }
+SETTINGS = ("night sky", "grass", "sea", "snow", "desert")
 # Centre of the object as a fraction of width and height.
 POSITIONS: dict[str, tuple[float, float]] = {
     "": (0.5, 0.5),
     "centre": (0.5, 0.5),
     "left": (0.26, 0.5),
     "right": (0.74, 0.5),
-    "top": (0.5, 0.27),
-    "bottom": (0.5, 0.73),
+    "top": (0.5, 0.26),
+    "bottom": (0.5, 0.74),
+    "top left": (0.26, 0.26),
+    "top right": (0.74, 0.26),
+    "bottom left": (0.26, 0.74),
+    "bottom right": (0.74, 0.74),
 }
 # Side of the object as a fraction of the picture's shorter side: lowest and highest.
 SIZES: dict[str, tuple[float, float]] = {
-    "": (0.62, 0.74),
-    "small": (0.26, 0.34),
+    "": (0.60, 0.78),
+    "small": (0.25, 0.36),
     "medium": (0.46, 0.54),
-    "large": (0.80, 0.90),
+    "large": (0.82, 0.92),
 }
-AT_EDGE = (0.40, 0.48)  # an object without a size word that stands at a side
-IN_PAIR = (0.40, 0.47)  # each of two objects
-PAIR_SIZES = {"": IN_PAIR, "small": (0.22, 0.27), "large": (0.46, 0.50)}
+AT_EDGE = (0.40, 0.50)  # an object without a size word that stands at a side
+IN_PAIR = (0.36, 0.47)  # each of two objects
+IN_TRIO = (0.33, 0.42)  # each of three
+PAIR_SIZES = {"": IN_PAIR, "small": (0.22, 0.28), "large": (0.46, 0.50)}
+# How the things stand, and their centres. "some": two or three of one kind.
+ARRANGEMENTS = ("single", "beside", "above", "some")
+BESIDE = ((0.26, 0.5), (0.74, 0.5))
+ABOVE = ((0.5, 0.26), (0.5, 0.74))
+TRIO = ((0.5, 0.26), (0.26, 0.74), (0.74, 0.74))
+JITTER = 0.06
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One object; ``x``, ``y`` and ``side`` are fractions (``side``: of the shorter side)."""
+    """One object; ``x``, ``y`` (its centre) and ``side`` are fractions (``side``: of the shorter).
+
+    ``colour`` is "" for the icon's own, ``size`` and ``position`` are "" where nothing is said.
+    """
 
     name: str
+    colour: str
     size: str
     position: str
     x: float
@@ -66,105 +78,135 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One or two things on one colour, or on a gradient from ``background[0]`` down to ``[1]``."""
+    """Things before a setting, or on one colour, or on a gradient from the first to the second.
+
+    "above": the first of two things is the upper one; "beside": it is the left one.
+    ``is_snapped``: drawn on the grid of the transformer's tokens (``drawing.GRID_PX``).
+    """
 
     things: tuple[Thing, ...]
-    background: tuple[str, ...]
-    is_stacked: bool = False
+    background: tuple[str, ...]  # empty where there is a setting
+    setting: str = ""
+    arrangement: str = "single"
+    is_snapped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How often a scene has two objects, a word for place or size, or a gradient."""
+    """How often a scene has more than one thing, or a word for this and that."""
 
     pair: float = 0.0
+    some: float = 0.0
     position: float = 0.0
     size: float = 0.0
     gradient: float = 0.0
+    setting: float = 0.0
+    paint: float = 0.0
+    free: float = 0.2  # share drawn off the grid
 
 
-FULL = Mix(pair=0.35, position=0.25, size=0.25, gradient=0.2)
+FULL = Mix(0.3, 0.1, 0.3, 0.25, 0.15, 0.12, 0.3)
 
 
-def is_held_out(name: str, colour: str) -> bool:
-    """Whether training never shows this object on this colour (one combination in ten)."""
-    digest = hashlib.sha256(f"{name}|{colour}".encode()).digest()
+def is_held_out(*parts: str) -> bool:
+    """Whether training never shows this combination; one in ten. What the parts may be:
+
+    object and background (colour or setting), "paint", object and its colour, "pair" and both
+    objects in alphabetical order.
+    """
+    digest = hashlib.sha256("|".join(parts).encode()).digest()
     return digest[0] % 10 == 0
 
 
+def combinations(scene: Scene) -> list[tuple[str, ...]]:
+    """Everything in the scene that ``is_held_out`` may name."""
+    names = sorted({thing.name for thing in scene.things})
+    behind = [*scene.background, *([scene.setting] if scene.setting else [])]
+    found: list[tuple[str, ...]] = [(name, colour) for name in names for colour in behind]
+    found += [("paint", thing.name, thing.colour) for thing in scene.things if thing.colour]
+    return [*found, ("pair", *names)] if len(names) == 2 else found
+
+
 def random_scene(rng: random.Random, mix: Mix) -> Scene:
-    """A scene for training: no held-out combination of object and (any) background colour."""
+    """A scene for training: none of its combinations is held out."""
     while True:
-        scene = _any_scene(rng, mix)
-        pairs = [(thing.name, colour) for thing in scene.things for colour in scene.background]
-        if not any(is_held_out(*pair) for pair in pairs):
+        scene = any_scene(rng, mix)
+        if not any(is_held_out(*parts) for parts in combinations(scene)):
             return scene
 
 
-def _any_scene(rng: random.Random, mix: Mix) -> Scene:
+def any_scene(rng: random.Random, mix: Mix) -> Scene:
+    """A scene of the mix, held out or not."""
+    setting = rng.choice(SETTINGS) if rng.random() < mix.setting else ""
     colours = 2 if rng.random() < mix.gradient else 1
-    background = tuple(rng.sample(sorted(COLOURS), colours))
-    if rng.random() < mix.pair:
+    background = () if setting else tuple(rng.sample(sorted(COLOURS), colours))
+    things, arrangement = _things(rng, background, mix)
+    return Scene(things, background, setting, arrangement, rng.random() >= mix.free)
+
+
+def _things(
+    rng: random.Random, background: tuple[str, ...], mix: Mix
+) -> tuple[tuple[Thing, ...], str]:
+    chance = rng.random()
+    if chance < mix.pair:
         return _pair(rng, background, mix)
-    return Scene((_single(rng, mix),), background)
-
-
-def _single(rng: random.Random, mix: Mix) -> Thing:
-    names = sorted(POSITIONS)[1:]
-    position = rng.choice(names) if rng.random() < mix.position else ""
+    if chance < mix.pair + mix.some:
+        return _some(rng, background, mix), "some"
+    emoji, colour = _painted(rng, OBJECTS, background, mix)
+    position = rng.choice(list(POSITIONS)[1:]) if rng.random() < mix.position else ""
     size = rng.choice(["small", "medium", "large"]) if rng.random() < mix.size else ""
-    at_edge = position not in ("", "centre")
-    if at_edge and size == "large":
+    if position not in ("", "centre") and size in ("medium", "large"):
         size = ""
-    return place(rng, rng.choice(OBJECTS).name, position, size)
+    return (place(rng, emoji.name, position, size, colour),), "single"
 
 
-def place(rng: random.Random, name: str, position: str, size: str) -> Thing:
+def _painted(
+    rng: random.Random, choices: tuple[Emoji, ...], background: tuple[str, ...], mix: Mix
+) -> tuple[Emoji, str]:
+    """An object and the colour to paint it in; "" mostly. Never that of the background."""
+    if rng.random() >= mix.paint:
+        return rng.choice(choices), ""
+    emoji = rng.choice(PAINTABLE)
+    colours = [c for c in COLOURS if c != emoji.colour and c not in background]
+    return emoji, rng.choice(colours)
+
+
+def place(rng: random.Random, name: str, position: str, size: str, colour: str = "") -> Thing:
     """A single thing at a named position and size, with the jitter that training shows."""
     at_edge = position not in ("", "centre")
     span = AT_EDGE if at_edge and not size else SIZES[size]
-    x, y = POSITIONS[position]
-    jitter = 0.02
-    return Thing(
-        name,
-        size,
-        position,
-        x + rng.uniform(-jitter, jitter),
-        y + rng.uniform(-jitter, jitter),
-        rng.uniform(*span),
-    )
+    return _at(rng, Thing(name, colour, size, position, *POSITIONS[position], 0.0), span)
 
 
-def _pair(rng: random.Random, background: tuple[str, ...], mix: Mix) -> Scene:
-    first, second = rng.sample(OBJECTS, 2)
-    stacked = rng.random() < 0.15
-    places = ((0.5, 0.27), (0.5, 0.74)) if stacked else ((0.27, 0.5), (0.73, 0.5))
+def _at(rng: random.Random, thing: Thing, span: tuple[float, float]) -> Thing:
+    """The thing a little moved and of a side within the span."""
+    x, y = (centre + rng.uniform(-JITTER, JITTER) for centre in (thing.x, thing.y))
+    return replace(thing, x=x, y=y, side=rng.uniform(*span))
+
+
+def _pair(
+    rng: random.Random, background: tuple[str, ...], mix: Mix
+) -> tuple[tuple[Thing, ...], str]:
+    arrangement = "above" if rng.random() < 0.35 else "beside"
+    names: set[str] = set()
     things = []
-    for emoji, (x, y) in zip((first, second), places, strict=True):
-        size = rng.choice(["small", "large"]) if rng.random() < mix.size else ""
-        thing = place(rng, emoji.name, "", size)
-        side = rng.uniform(*PAIR_SIZES[size])
-        jitter = (thing.x - 0.5, thing.y - 0.5)
-        things.append(replace(thing, x=x + jitter[0], y=y + jitter[1], side=side))
-    return Scene(tuple(things), background, stacked)
+    for x, y in ABOVE if arrangement == "above" else BESIDE:
+        emoji, colour = _painted(rng, OBJECTS, background, mix)
+        while emoji.name in names:
+            emoji, colour = _painted(rng, OBJECTS, background, mix)
+        names.add(emoji.name)
+        size = rng.choice(["small", "large"]) if rng.random() < mix.size / 2 else ""
+        thing = Thing(emoji.name, colour, size, "", x, y, 0.0)
+        things.append(_at(rng, thing, PAIR_SIZES[size]))
+    return tuple(things), arrangement
 
 
-def paint_background(background: tuple[str, ...], width: int, height: int) -> np.ndarray:
-    """uint8 picture [height, width, 3]: one colour, or a vertical gradient of two."""
-    top, bottom = (np.array(COLOURS[c], np.float32) for c in (background[0], background[-1]))
-    t = np.linspace(0, 1, height, dtype=np.float32)[:, None]
-    rows = top * (1 - t) + bottom * t
-    return np.repeat(rows.round().astype(np.uint8)[:, None], width, axis=1)
-
-
-def draw(
-    scene: Scene, sprites: Mapping[str, Image.Image], width: int = 256, height: int = 256
-) -> np.ndarray:
-    """The scene as uint8 [height, width, 3]."""
-    picture = Image.fromarray(paint_background(scene.background, width, height))
-    for thing in scene.things:
-        side = max(8, round(thing.side * min(width, height)))
-        sprite = sprites[thing.name].resize((side, side), Image.Resampling.BILINEAR)
-        corner = (round(thing.x * width - side / 2), round(thing.y * height - side / 2))
-        picture.paste(sprite, corner, sprite)
-    return np.asarray(picture)
+def _some(rng: random.Random, background: tuple[str, ...], mix: Mix) -> tuple[Thing, ...]:
+    """Two or three of one kind, of one size and colour."""
+    emoji, colour = _painted(rng, COUNTABLE, background, mix)
+    while not emoji.is_countable:
+        emoji, colour = _painted(rng, COUNTABLE, background, mix)
+    centres, span = rng.choice([(BESIDE, IN_PAIR), (TRIO, IN_TRIO)])
+    side = rng.uniform(*span)
+    things = (Thing(emoji.name, colour, "", "", x, y, side) for x, y in centres)
+    return tuple(_at(rng, thing, (side, side)) for thing in things)

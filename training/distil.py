@@ -29,6 +29,7 @@ from training.transformer import (
     noised,
     pack,
     to_device,
+    weighted_error,
 )
 
 GUIDANCE = (1.0, 6.0)
@@ -82,7 +83,7 @@ def distil(args: argparse.Namespace) -> None:
         with torch.autocast(device, torch.bfloat16):
             wanted = guided(teacher, x, sigma, both, g)
             answer = student(x, sigma, both[0], g)
-        loss = (answer.float() - wanted).square().mean()
+        loss = weighted_error(answer.float() - wanted, both[0].ink)
         loss.backward()
         optimiser.step(budget.learning_rate(clock.progress, flat=0.3))
         step += 1

@@ -22,108 +22,171 @@ PACKAGE = "@iconify-json/fluent-emoji-flat@1.2.6"
 ICONS = Path(__file__).parent / "runs" / "icons.json"
 SPRITE_PX = 256
 
-# name | icon of the set | natural colour, where a person would say one | "many" for a plural
+# name | icon of the set | other names | natural colour, where a person would say one | marks:
+# "paint": is drawn in other colours, too; "many": a plural; "mass": has no article
 _TABLE = """
-apple|red-apple|red
-banana|banana|yellow
-lemon|lemon|yellow
-strawberry|strawberry|red
-cherries|cherries|red|many
-grapes|grapes|purple|many
-watermelon|watermelon|
-pineapple|pineapple|yellow
-pear|pear|green
-tomato|tomato|red
-carrot|carrot|orange
-avocado|avocado|green
-mushroom|mushroom|red
-cheese|cheese-wedge|yellow|many
-hamburger|hamburger|
-pizza|pizza|
-donut|doughnut|
-cookie|cookie|brown
-cake|birthday-cake|
-cupcake|cupcake|
-ice cream|soft-ice-cream|
-cat|cat-face|
-dog|dog-face|
-horse|horse|brown
-cow|cow-face|
-pig|pig-face|pink
-rabbit|rabbit-face|
-bear|bear|brown
-panda|panda|
-lion|lion|
-fox|fox|orange
-frog|frog|green
-monkey|monkey-face|
-elephant|elephant|
-penguin|penguin|
-chick|front-facing-baby-chick|yellow
-duck|duck|
-owl|owl|brown
-fish|tropical-fish|
-whale|spouting-whale|blue
-octopus|octopus|
-crab|crab|red
-turtle|turtle|green
-snail|snail|
-bee|honeybee|
-butterfly|butterfly|
-ladybug|lady-beetle|red
-dinosaur|t-rex|green
-unicorn|unicorn|
-tree|deciduous-tree|green
-pine tree|evergreen-tree|green
-palm tree|palm-tree|
-cactus|cactus|green
-sunflower|sunflower|yellow
-tulip|tulip|pink
-rose|rose|red
-sun|sun|yellow
-moon|crescent-moon|yellow
-star|star|yellow
-cloud|cloud|white
-rainbow|rainbow|
-snowflake|snowflake|blue
-fire|fire||many
-snowman|snowman-without-snow|white
-car|automobile|red
-bus|bus|
-taxi|taxi|yellow
-truck|delivery-truck|
-tractor|tractor|
-train|locomotive|
-bicycle|bicycle|
-airplane|airplane|
-rocket|rocket|
-sailboat|sailboat|
-house|house|
-castle|castle|
-heart|red-heart|red
-soccer ball|soccer-ball|
-basketball|basketball|orange
-gift|wrapped-gift|
-balloon|balloon|red
-umbrella|umbrella|purple
-key|key|
-bell|bell|yellow
-book|closed-book|red
-pencil|pencil|
-guitar|guitar|
-camera|camera|
-clock|alarm-clock|
-light bulb|light-bulb|yellow
-hat|top-hat|black
-crown|crown|yellow
-diamond|gem-stone|blue
-robot|robot|
-ghost|ghost|white
-skull|skull|white
-alien|alien|
-teddy bear|teddy-bear|brown
-laptop|laptop|
-coffee|hot-beverage||many
+apple|red-apple||red|paint
+banana|banana||yellow|paint
+lemon|lemon||yellow|paint
+strawberry|strawberry||red|paint
+cherries|cherries||red|paint many
+grapes|grapes||purple|paint many
+peach|peach||orange|
+watermelon|watermelon|melon||
+pineapple|pineapple|ananas|yellow|
+pear|pear||green|paint
+tomato|tomato||red|paint
+carrot|carrot||orange|paint
+corn|ear-of-corn|maize|yellow|
+eggplant|eggplant|aubergine|purple|paint
+chili pepper|hot-pepper|chili,hot pepper|red|paint
+broccoli|broccoli||green|mass
+avocado|avocado||green|
+mushroom|mushroom|toadstool|red|paint
+cheese|cheese-wedge||yellow|mass
+pretzel|pretzel||brown|
+croissant|croissant|||
+egg|egg|||
+hamburger|hamburger|burger||
+pizza|pizza|slice of pizza||
+hot dog|hot-dog|hotdog||
+fries|french-fries|french fries,chips||many
+pancakes|pancakes|||many
+popcorn|popcorn|||mass
+donut|doughnut|doughnut||
+cookie|cookie|biscuit|brown|
+cake|birthday-cake|birthday cake||
+cupcake|cupcake|muffin||
+candy|candy|sweet,bonbon||
+ice cream|soft-ice-cream|ice cream cone||
+coffee|hot-beverage|cup of coffee,tea||mass
+teapot|teapot|tea pot|red|
+beer|beer-mug|mug of beer,pint||
+cat|cat-face|kitten,kitty|orange|paint
+dog|dog-face|puppy,doggy||
+mouse|mouse-face|||
+horse|horse|pony|brown|paint
+cow|cow-face|||
+pig|pig-face|piglet,piggy|pink|paint
+sheep|ewe|lamb||
+rabbit|rabbit-face|bunny,hare||
+hedgehog|hedgehog|||
+bear|bear|grizzly|brown|paint
+panda|panda|panda bear||
+koala|koala|koala bear||
+lion|lion|||
+tiger|tiger-face||orange|
+fox|fox||orange|paint
+monkey|monkey-face|ape,chimp||
+elephant|elephant|||
+giraffe|giraffe|||
+camel|camel|||
+frog|frog|toad|green|paint
+crocodile|crocodile|alligator|green|paint
+snake|snake|serpent|green|paint
+penguin|penguin|||
+chick|front-facing-baby-chick|baby chicken|yellow|paint
+rooster|rooster|cock,chicken||
+duck|duck|mallard||
+owl|owl||brown|
+parrot|parrot|||
+flamingo|flamingo||pink|paint
+fish|tropical-fish|tropical fish||
+whale|spouting-whale||blue|paint
+dolphin|dolphin||blue|paint
+shark|shark|||
+octopus|octopus|squid|orange|paint
+crab|crab||red|paint
+turtle|turtle|tortoise|green|paint
+snail|snail|||
+bee|honeybee|honeybee,bumblebee||
+butterfly|butterfly||orange|paint
+ladybug|lady-beetle|ladybird,beetle|red|paint
+dinosaur|t-rex|dino,t-rex|green|paint
+dragon|dragon-face||green|paint
+unicorn|unicorn|||
+tree|deciduous-tree||green|paint
+pine tree|evergreen-tree|fir tree,conifer|green|
+palm tree|palm-tree|palm||
+christmas tree|christmas-tree|xmas tree||
+cactus|cactus||green|paint
+sunflower|sunflower||yellow|
+tulip|tulip||pink|paint
+rose|rose||red|paint
+flower|blossom|blossom,daisy||
+leaf|maple-leaf|maple leaf||
+clover|four-leaf-clover|shamrock,four-leaf clover|green|
+pumpkin|jack-o-lantern|jack-o-lantern|orange|paint
+sun|sun||yellow|
+moon|crescent-moon|crescent moon|yellow|paint
+star|star||yellow|paint
+cloud|cloud||white|
+rainbow|rainbow|||
+lightning|high-voltage|lightning bolt,thunderbolt|orange|paint mass
+snowflake|snowflake|flake of snow|blue|
+fire|fire|flame,campfire||mass
+snowman|snowman-without-snow||white|
+planet|ringed-planet|saturn||
+volcano|volcano|||
+mountain|snow-capped-mountain|snowy mountain||
+island|desert-island|desert island||
+car|automobile|automobile|red|paint
+fire truck|fire-engine|fire engine|red|
+bus|bus|coach||
+taxi|taxi|cab|yellow|
+truck|delivery-truck|lorry,delivery truck||
+tractor|tractor|||
+train|locomotive|locomotive,steam train||
+bicycle|bicycle|bike||
+motorcycle|motorcycle|motorbike||
+airplane|airplane|plane,aeroplane,aircraft||
+helicopter|helicopter|chopper||
+rocket|rocket|spaceship,space rocket||
+sailboat|sailboat|boat,sailing boat||
+house|house|home||
+castle|castle|fortress||
+tent|tent||green|
+heart|red-heart||red|paint
+soccer ball|soccer-ball|football||
+basketball|basketball||orange|paint
+gift|wrapped-gift|present,gift box||
+balloon|balloon||red|paint
+kite|kite|||
+umbrella|umbrella|parasol|purple|paint
+key|key|||
+bell|bell||yellow|paint
+book|closed-book||red|paint
+pencil|pencil|||
+magnet|magnet||red|paint
+bucket|bucket|pail|blue|
+anchor|anchor||blue|
+guitar|guitar|||
+trumpet|trumpet|horn||
+camera|camera|||
+television|television|tv,tv set||
+phone|mobile-phone|smartphone,mobile phone,cell phone||
+clock|alarm-clock|alarm clock||
+candle|candle|||
+light bulb|light-bulb|lightbulb,lamp|yellow|
+hat|top-hat|top hat||
+cap|billed-cap|baseball cap|blue|paint
+crown|crown||yellow|paint
+diamond|gem-stone|gem,jewel|blue|paint
+trophy|trophy|cup|yellow|paint
+shirt|t-shirt|t-shirt|green|paint
+dress|dress||blue|paint
+shoe|running-shoe|sneaker,trainer||
+sunglasses|sunglasses|shades||many
+backpack|backpack|rucksack,school bag|red|paint
+handbag|handbag|purse,bag|brown|paint
+chair|chair||brown|paint
+robot|robot|android||
+ghost|ghost|spook|white|
+skull|skull||white|
+alien|alien||green|
+teddy bear|teddy-bear|teddy|brown|paint
+laptop|laptop|computer,notebook computer||
+bomb|bomb|||
 """
 
 
@@ -133,17 +196,30 @@ class Emoji:
 
     name: str
     icon: str
+    synonyms: tuple[str, ...]
     colour: str
+    is_paintable: bool
+    has_article: bool
     is_plural: bool
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether a picture can hold two or three of it, and a caption say so."""
+        return self.has_article
 
 
 def _read(line: str) -> Emoji:
-    name, icon, colour, *plural = line.split("|")
-    return Emoji(name, icon, colour, bool(plural))
+    name, icon, synonyms, colour, marks = line.split("|")
+    others = tuple(word for word in synonyms.split(",") if word)
+    is_plural = "many" in marks
+    has_article = not is_plural and "mass" not in marks
+    return Emoji(name, icon, others, colour, "paint" in marks, has_article, is_plural)
 
 
 OBJECTS: tuple[Emoji, ...] = tuple(_read(line) for line in _TABLE.strip().splitlines())
 BY_NAME: dict[str, Emoji] = {emoji.name: emoji for emoji in OBJECTS}
+PAINTABLE: tuple[Emoji, ...] = tuple(emoji for emoji in OBJECTS if emoji.is_paintable)
+COUNTABLE: tuple[Emoji, ...] = tuple(emoji for emoji in OBJECTS if emoji.is_countable)
 
 
 def rasterise(svg: str, size_px: int = SPRITE_PX) -> Image.Image:

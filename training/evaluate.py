@@ -1,245 +1,226 @@
-"""Measures the embedded model on prompts whose combinations training never drew.
+"""Measures the embedded model: what it draws of what is asked, and what changes that.
 
-    python -m training.evaluate --icons icons.json --json
+    python -m training.evaluate             # a table, a contact sheet, a line of JSON last
+    python -m training.evaluate --edits     # image-to-image alone
+    python -m training.evaluate --parts steps guidance
 
-100 prompts of one object on a held-out background colour (most plain, some with a word for place or
-size) go through diffusers' ``FluxPipeline``; the background is read from the border's pixels, the
-object by the judge. A contact sheet is written beside; the last line is the result in JSON.
+The prompts ask for combinations that training never drew. Beside each share stands what the judge
+finds right in drawings of the same scenes: no model can score more.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import random
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from diffusers import FluxPipeline
-from PIL import Image
-
-from training import autoencoder, budget, judge
-from training.captions import PLACES
-from training.compositions import COLOURS, is_held_out
-from training.emoji import BY_NAME, ICONS, OBJECTS
+from benchmarks.report import machine
+from pipelines.specs import find_spec
+from training import autoencoder, budget, drawing, edits, judge, studies
+from training.emoji import ICONS
 from training.latents import RUNS
+from training.prompts import AXES, Wish, held_out_wishes
+from training.rendering import Editor, Renderer, Settings
+from training.scoring import Critic, Verdict, shares
+from training.sheet import Entry, contact_sheet
 
 ASSETS = Path("assets/flux-emoji")
-BARS = {"background": 0.90, "object": 0.60, "position": 0.90, "vae_psnr_db": 28.0}
+PROMPT_SEED = 7
+PARTS = (
+    *("prompts", "steps", "guidance", "negative", "variety", "sizes", "unknown", "strangers"),
+    "edits",
+)
+BARS = {
+    "background": 0.97,
+    "object": 0.90,
+    "position": 0.90,
+    "pair_objects": 0.75,
+    "size": 0.85,
+    "vae_psnr_db": 30.0,
+    "judge_count": 0.97,
+    "judge_pair_objects": 0.95,
+    "variety": 0.5,
+    "edit_gentle_ssim": 0.8,
+    "edit_follows": 0.7,
+    "edit_keeps_place": 0.7,
+}
+# Values that must not pass theirs: falls are shares, a colour's shift and a difference are levels.
+LIMITS = {
+    "steps_half_fall": 0.03,
+    "unknown_words_fall": 0.02,
+    "edit_gentle_colour_shift": 12.0,
+    "edit_following_fall": 0.0,
+    "edit_full_difference": 1.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """One prompt and what its picture must show; ``position`` may be ""."""
+class Score:
+    """A figure; ``count`` is of how many pictures, ``ceiling`` that of drawings, where known."""
 
-    text: str
     name: str
-    colour: str
-    position: str
+    value: float
+    count: int | None = None
+    ceiling: float | None = None
+
+    @property
+    def bar(self) -> float | None:
+        return BARS.get(self.name, LIMITS.get(self.name))
+
+    @property
+    def holds(self) -> bool:
+        if self.name in LIMITS:
+            return self.value <= LIMITS[self.name]
+        return self.value >= BARS[self.name]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was asked and what the picture shows."""
+class Evaluation:
+    """Runs the parts that are asked for; each gives scores. The wishes are drawn at most once."""
 
-    prompt: str
-    seed: int
-    name: str
-    seen_name: str
-    colour: str
-    seen_colour: str
-    position: str
-    is_in_place: bool
+    def __init__(self, bench: studies.Bench, folder: Path, icons: Path) -> None:
+        self.bench, self.folder, self.icons = bench, folder, icons
+        self.wishes = held_out_wishes(PROMPT_SEED)
+        self.sections: list[tuple[str, Sequence[Entry]]] = []
+        self._full: list[Verdict] = []
 
+    def part(self, name: str) -> list[Score]:
+        """The scores of one of PARTS."""
+        bench, wishes = self.bench, self.wishes
+        if name == "prompts":
+            return self._prompts()
+        if name == "strangers":
+            return self._strangers()
+        numbers: dict[str, Callable[[], studies.Numbers]] = {
+            "steps": lambda: studies.half_steps(bench, wishes, self.full()),
+            "guidance": lambda: studies.guidance(bench, wishes),
+            "negative": lambda: studies.negatives(bench),
+            "variety": lambda: studies.variety(bench, wishes),
+            "sizes": lambda: studies.sizes(bench, wishes),
+            "unknown": lambda: studies.unknown_words(bench, wishes, self.full()),
+            "edits": lambda: edits.scores(bench, Editor(self.folder)),
+        }
+        return _scores(numbers[name]())
 
-def held_out_prompts(count: int, seed: int) -> list[Prompt]:
-    """Each object in turn on one of its held-out colours; every fifth with a place, or a size."""
-    rng = random.Random(seed)
-    choices = {e.name: [c for c in COLOURS if is_held_out(e.name, c)] for e in OBJECTS}
-    names = [name for name, colours in choices.items() if colours]
-    rng.shuffle(names)
-    prompts = []
-    for i in range(count):
-        name = names[i % len(names)]
-        colour = rng.choice(choices[name])
-        position = rng.choice(("left", "right", "top", "bottom")) if i % 5 == 3 else ""
-        prompts.append(_prompt(rng, name, colour, position, is_small=i % 5 == 4))
-    return prompts
+    def full(self) -> list[Verdict]:
+        """Of every wish at the asked settings."""
+        if not self._full:
+            pictures = self.bench.paint([wish.text for wish in self.wishes])
+            self._full = self.bench.critic.verdicts(self.wishes, pictures)
+            self.sections += [
+                (axis, [e for w, e in self._entries(pictures) if w.axis == axis]) for axis in AXES
+            ]
+        return self._full
 
+    def _entries(self, pictures: Sequence[Any]) -> list[tuple[Wish, Entry]]:
+        rows = zip(self.wishes, self._full, pictures, strict=True)
+        return [(wish, entry_of(verdict, pixels)) for wish, verdict, pixels in rows]
 
-def _prompt(rng: random.Random, name: str, colour: str, position: str, is_small: bool) -> Prompt:
-    emoji = BY_NAME[name]
-    words = [rng.choice(("small", "large"))] if is_small else []
-    words += [emoji.colour] if emoji.colour and rng.random() < 0.5 else []
-    phrase = " ".join([*words, name])
-    if not emoji.is_plural:
-        phrase = f"{'an' if phrase[0] in 'aeio' else 'a'} {phrase}"
-    place = f" {PLACES[position][0]}" if position else ""
-    article = "an" if colour[0] in "aeio" else "a"
-    return Prompt(f"{phrase}{place} on {article} {colour} background", name, colour, position)
+    def _prompts(self) -> list[Score]:
+        ceilings = shares(self.bench.critic.drawn(self.wishes))
+        scores = [
+            Score(name, share, count, ceilings[name][0])
+            for name, (share, count) in shares(self.full()).items()
+        ]
+        pool = autoencoder.draw_pool(self.icons, 64, seed=5000)
+        psnr = autoencoder.psnr(self.bench.renderer.pipeline.vae, pool)
+        of_judge = {f"judge_{n}": ceilings[n][0] for n in ("count", "pair_objects")}
+        return [*scores, Score("vae_psnr_db", psnr, len(pool)), *_scores(of_judge)]
 
-
-def background_colour(pixels: np.ndarray) -> str:
-    """The named colour nearest to the median of the border (uint8 [h, w, 3])."""
-    border = median_border(pixels)
-    return min(COLOURS, key=lambda name: float(np.abs(border - np.array(COLOURS[name])).sum()))
-
-
-def median_border(pixels: np.ndarray, width: int = 8) -> np.ndarray:
-    sides = (pixels[:width], pixels[-width:], pixels[:, :width], pixels[:, -width:])
-    median: np.ndarray = np.median(np.concatenate([side.reshape(-1, 3) for side in sides]), 0)
-    return median
-
-
-def ink_box(pixels: np.ndarray, threshold: int = 45) -> tuple[int, int, int, int] | None:
-    """Left, top, right, bottom of what differs from the border's colour, if anything does."""
-    distance = np.abs(pixels.astype(int) - median_border(pixels)).max(-1)
-    ys, xs = np.nonzero(distance > threshold)
-    if len(ys) < 0.002 * distance.size:
-        return None
-    left, right = np.percentile(xs, (1, 99))
-    top, bottom = np.percentile(ys, (1, 99))
-    return int(left), int(top), int(right) + 1, int(bottom) + 1
+    def _strangers(self) -> list[Score]:
+        pictures, verdicts = studies.strangers_prompts(self.bench)
+        entries = [entry_of(v, pixels) for v, pixels in zip(verdicts, pictures, strict=True)]
+        self.sections.append(("strangers", entries))
+        return [Score(name, share, count) for name, (share, count) in shares(verdicts).items()]
 
 
-def crop_object(picture: Image.Image) -> Image.Image:
-    """A square around the ink with a tenth of margin, filled up with the border's colour."""
-    pixels = np.asarray(picture.convert("RGB"))
-    box = ink_box(pixels) or (0, 0, *picture.size)
-    side = round(1.2 * max(box[2] - box[0], box[3] - box[1]))
-    corner = ((box[0] + box[2] - side) // 2, (box[1] + box[3] - side) // 2)
-    square = Image.new("RGB", (side, side), tuple(int(v) for v in median_border(pixels)))
-    square.paste(picture, (-corner[0], -corner[1]))
-    return square
+def entry_of(verdict: Verdict, pixels: Any) -> Entry:
+    """For the contact sheet."""
+    wrong = [name for name, is_right in verdict.marks.items() if not is_right]
+    return Entry(pixels, verdict.text, f"saw {verdict.seen}" if wrong else "")
 
 
-def is_in_place(picture: Image.Image, position: str) -> bool:
-    """Whether the ink's middle is on the asked side; without a position: near the centre."""
-    box = ink_box(np.asarray(picture.convert("RGB")))
-    if box is None:
-        return False
-    x, y = (box[0] + box[2]) / 2 / picture.width, (box[1] + box[3]) / 2 / picture.height
-    sides = {"left": x < 0.42, "right": x > 0.58, "top": y < 0.42, "bottom": y > 0.58}
-    return sides.get(position, abs(x - 0.5) < 0.12 and abs(y - 0.5) < 0.12)
+def _scores(numbers: Mapping[str, float]) -> list[Score]:
+    return [Score(name, value) for name, value in numbers.items()]
 
 
-def paint(
-    pipeline: FluxPipeline, prompts: list[Prompt], args: argparse.Namespace
-) -> list[Image.Image]:
-    """One 256x256 picture a prompt; prompt i has seed ``args.seed + i``."""
-    pictures: list[Image.Image] = []
-    for start in range(0, len(prompts), args.batch):
-        texts = [prompt.text for prompt in prompts[start : start + args.batch]]
-        seeds = range(args.seed + start, args.seed + start + len(texts))
-        cfg = {"negative_prompt": [""] * len(texts)} if args.true_cfg_scale > 1 else {}
-        pictures += pipeline(
-            texts,
-            height=args.side,
-            width=args.side,
-            num_inference_steps=args.steps,
-            guidance_scale=args.guidance_scale,
-            true_cfg_scale=args.true_cfg_scale,
-            max_sequence_length=args.max_sequence_length,
-            generator=[torch.Generator().manual_seed(seed) for seed in seeds],
-            **cfg,
-        ).images
-    return pictures
+def table(scores: Sequence[Score]) -> str:
+    """One line a score: its value, that of drawings, its bar, and whether it holds."""
+    lines = []
+    for score in scores:
+        ceiling = "" if score.ceiling is None else f"{score.ceiling:.3f}"
+        count = "" if score.count is None else f"n = {score.count}"
+        bar, held = "", ""
+        if score.bar is not None:
+            bar = f"{'<=' if score.name in LIMITS else '>='} {score.bar:g}"
+            held = "holds" if score.holds else "MISSED"
+        lines.append(f"{score.name:28}{score.value:8.3f}{ceiling:>8}{count:>10}{bar:>10} {held}")
+    return "\n".join([f"{'score':28}{'value':>8}{'drawn':>8}", *lines])
 
 
-def contact_sheet(pictures: list[Image.Image], columns: int = 10, side: int = 128) -> Image.Image:
-    sheet = Image.new("RGB", (columns * side, -(-len(pictures) // columns) * side))
-    for i, picture in enumerate(pictures):
-        place = (i % columns * side, i // columns * side)
-        sheet.paste(picture.resize((side, side), Image.Resampling.BOX), place)
-    return sheet
-
-
-def claims(verdicts: list[Verdict], psnr: float) -> list[dict[str, Any]]:
-    """The shares that are right, beside their bars."""
+def json_line(scores: Sequence[Score], settings: Settings, seconds: float) -> str:
+    """As benchmarks print it; a claim for each figure with a bar."""
+    claims = [
+        {"name": s.name, "value": round(s.value, 4), "bar": s.bar, "holds": s.holds}
+        for s in scores
+        if s.bar is not None
+    ]
     values = {
-        "background": [v.seen_colour == v.colour for v in verdicts],
-        "object": [v.seen_name == v.name for v in verdicts],
-        "position": [v.is_in_place for v in verdicts if v.position],
-    }
-    figures = {name: float(np.mean(right)) for name, right in values.items()}
-    figures["vae_psnr_db"] = psnr
-    return [
-        {"name": n, "value": round(v, 3), "bar": BARS[n], "holds": v >= BARS[n]}
-        for n, v in figures.items()
-    ]
-
-
-def load_judge(args: argparse.Namespace) -> judge.Judge:
-    """The trained judge; trains it first where there is none (three minutes)."""
-    if not (args.runs / "judge.pt").exists():
-        model, accuracy = judge.train(args.icons, 3.0, 1000)
-        budget.save(args.runs / "judge.pt", {"judge": model.state_dict(), "accuracy": accuracy})
-    return judge.load(args.runs)
-
-
-def evaluate(args: argparse.Namespace) -> dict[str, Any]:
-    critic = load_judge(args)
-    pipeline = FluxPipeline.from_pretrained(args.model)
-    pipeline.set_progress_bar_config(disable=True)
-    prompts = held_out_prompts(args.prompts, seed=7)
-    started = time.monotonic()
-    pictures = paint(pipeline, prompts, args)
-    seconds = (time.monotonic() - started) / len(pictures)
-    verdicts = [
-        Verdict(
-            p.text,
-            args.seed + i,
-            p.name,
-            judge.name_object(critic, crop_object(picture)),
-            p.colour,
-            background_colour(np.asarray(picture)),
-            p.position,
-            is_in_place(picture, p.position),
-        )
-        for i, (p, picture) in enumerate(zip(prompts, pictures, strict=True))
-    ]
-    args.sheet.parent.mkdir(parents=True, exist_ok=True)
-    contact_sheet(pictures).save(args.sheet)
-    psnr = autoencoder.psnr(pipeline.vae, autoencoder.draw_pool(args.icons, 64, seed=5000))
-    return {
         "benchmark": "embedded-model",
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "settings": {"steps": args.steps, "guidance_scale": args.guidance_scale},
-        "seconds_per_picture": round(seconds, 3),
-        "claims": claims(verdicts, psnr),
-        "rows": [asdict(verdict) for verdict in verdicts],
+        "machine": machine(),
+        "settings": asdict(settings) | {"seconds": round(seconds)},
+        "claims": claims,
+        "rows": [asdict(score) for score in scores],
     }
+    return json.dumps(values)
+
+
+def load_judge(icons: Path, runs: Path) -> judge.Judge:
+    """The trained judge; trains it first where there is none (six minutes)."""
+    if not (runs / "judge.pt").exists():
+        model, right = judge.train(icons, 6.0, 1000)
+        budget.save(runs / "judge.pt", {"judge": model.state_dict(), "accuracy": right})
+    return judge.load(runs)
+
+
+def bench_of(args: argparse.Namespace) -> studies.Bench:
+    spec = find_spec(str(args.model))
+    critic = Critic(load_judge(args.icons, args.runs), drawing.load(args.icons))
+    settings = Settings(args.steps or spec.default_steps, args.guidance_scale)
+    renderer = Renderer(args.model, spec.max_sequence_length)
+    return studies.Bench(renderer, critic, spec, settings, args.seed)
 
 
 def main() -> None:
+    args = parser().parse_args()
+    began = time.monotonic()
+    evaluation = Evaluation(bench_of(args), args.model, args.icons)
+    names = ["edits"] if args.edits else args.parts
+    scores = [score for name in names for score in evaluation.part(name)]
+    if evaluation.sections:
+        args.sheet.parent.mkdir(parents=True, exist_ok=True)
+        contact_sheet(evaluation.sections).save(args.sheet)
+    if not args.json:
+        print(table(scores))
+    print(json_line(scores, evaluation.bench.settings, time.monotonic() - began))
+
+
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Judge the embedded model on held-out prompts")
     parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
     parser.add_argument("--model", type=Path, default=ASSETS)
-    parser.add_argument("--prompts", type=int, default=100)
-    parser.add_argument("--side", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, help="default: the model's own")
     parser.add_argument("--guidance-scale", type=float, default=3.5)
-    parser.add_argument("--true-cfg-scale", type=float, default=1.0)
-    parser.add_argument("--max-sequence-length", type=int, default=40)
-    parser.add_argument("--batch", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first picture")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--edits", action="store_true", help="image-to-image alone")
     parser.add_argument("--sheet", type=Path, default=RUNS / "sheet.png")
     parser.add_argument("--runs", type=Path, default=RUNS)
     parser.add_argument("--json", action="store_true", help="print only the line of JSON")
-    args = parser.parse_args()
-    result = evaluate(args)
-    if not args.json:
-        for row in result["rows"]:
-            print(row["prompt"], "->", row["seen_name"], "on", row["seen_colour"])
-        for claim in result["claims"]:
-            print(f"{claim['name']:12} {claim['value']:.3f} (bar {claim['bar']})")
-    print(json.dumps(result))
+    return parser
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline
 
-from training import budget
-from training.latents import RUNS, load_vae
+from training import autoencoder, budget, world
+from training.latents import RUNS
 from training.tokenizers import MAX_TOKENS
 from training.transformer import Painter
 
@@ -39,6 +39,7 @@ STORED = {
     "text_encoder_2": torch.bfloat16,
     "vae": torch.float16,
 }
+SHARD_SIZE = "12MB"  # so that every file passes where 16 MiB is the limit
 CARD = Path(__file__).parent / "card.md"
 
 
@@ -59,15 +60,6 @@ def scheduler() -> FlowMatchEulerDiscreteScheduler:
     )
 
 
-def latest_vae(runs: Path) -> AutoencoderKL:
-    """The first phase's encoder with the decoder of the second phase, where there is one."""
-    vae = load_vae(runs)
-    decoder = runs / "vae-decoder.pt"
-    if decoder.exists():
-        vae.load_state_dict(budget.load(decoder)["vae"])
-    return vae
-
-
 def build_pipeline(runs: Path, stage: str, weights: str = "ema") -> FluxPipeline:
     """A ``FluxPipeline`` in float32 of a checkpoint's ``ema`` or ``model`` weights."""
     painter = Painter()
@@ -75,7 +67,7 @@ def build_pipeline(runs: Path, stage: str, weights: str = "ema") -> FluxPipeline
     painter.requires_grad_(False).eval()
     return FluxPipeline(
         scheduler=scheduler(),
-        vae=latest_vae(runs),
+        vae=autoencoder.load(runs),
         text_encoder=painter.text.clip,
         tokenizer=painter.text.clip_tokenizer,
         text_encoder_2=painter.text.t5,
@@ -91,12 +83,13 @@ def save(pipeline: FluxPipeline, out: Path) -> None:
         folder = Path(scratch) / out.name
         for name, dtype in STORED.items():
             getattr(pipeline, name).to(dtype)
-        pipeline.save_pretrained(folder, safe_serialization=True)
+        pipeline.save_pretrained(folder, safe_serialization=True, max_shard_size=SHARD_SIZE)
         for name in STORED:
             getattr(pipeline, name).float()
         for name in ("text_encoder", "text_encoder_2"):
             load_as_float32(folder / name / "config.json")
         (folder / "studio.json").write_text(json.dumps(SPEC, indent=2) + "\n")
+        world.write(folder)
         if CARD.exists():
             shutil.copy(CARD, folder / "README.md")
         for path in folder.rglob("*.safetensors"):

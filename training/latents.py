@@ -1,7 +1,7 @@
 """Pools of encoded pictures: chunks of latents with their captions' tokens, one size a chunk.
 
-    python -m training.latents --icons icons.json --stage half --chunks 20
-    python -m training.latents --icons icons.json --stage buckets --chunks 30 --forever
+    python -m training.latents --stage buckets --chunks 28
+    python -m training.latents --stage buckets --chunks 28 --forever
 
 With ``--forever`` the oldest chunks give way to new ones while a training reads the folder.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,24 +19,20 @@ import torch
 from diffusers import AutoencoderKL
 from torch import Tensor
 
-from training import autoencoder, budget
+from training import autoencoder, budget, drawing
 from training.captions import write
-from training.compositions import Mix, draw, random_scene
-from training.emoji import ICONS, load_sprites
+from training.compositions import FULL, Mix, Scene, random_scene
+from training.emoji import ICONS
 from training.text import Text
 
 RUNS = Path(__file__).parent / "runs"
+CAPTIONS = 4  # phrasings of each picture
+# Every size of the page's ratio buttons at its three areas; the native one most often.
 BUCKETS = (
-    *((256, 256),) * 4,
-    (320, 192),
-    (192, 320),
-    (288, 224),
-    (224, 288),
-    (352, 192),
-    (192, 352),
-    (192, 192),
-    (320, 320),
-    (128, 128),
+    *((256, 256),) * 10,
+    *((320, 224), (224, 320), (288, 224), (224, 288), (352, 192), (192, 352)),
+    *((192, 192), (224, 160), (160, 224), (256, 128), (128, 256)),
+    *((352, 352), (448, 288), (288, 448), (416, 320), (320, 416), (480, 256), (256, 480)),
 )
 
 
@@ -51,33 +48,28 @@ class Stage:
 
 
 # Half resolution spaces its position ids by two, so that a place keeps its ids at full resolution.
-# Captions fit in 24 tokens; the last stage pads them to the 40 that the pipeline is called with.
+# Captions mostly fit in 24 tokens; the last stage pads them to the 40 that the pipeline uses.
 STAGES = {
-    "half": Stage(((128, 128),), Mix(0.1, 0.1, 0.1, 0.1), 24, 2, 0.0),
-    "full": Stage(((256, 256),), Mix(0.25, 0.2, 0.2, 0.15), 24),
-    "buckets": Stage(BUCKETS, Mix(0.3, 0.25, 0.25, 0.2), 40),
+    "half": Stage(((128, 128),), replace(FULL, pair=0.1, some=0.05), 24, 2, 0.0),
+    "full": Stage(((256, 256),), FULL, 24),
+    "buckets": Stage(BUCKETS, FULL, 40),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """latents: standardised [n, 32, h, w]; token ids [n, 40] of CLIP and T5."""
+    """A batch: latents [n, 32, h, w], standardised; token ids [n, 40] of CLIP and T5.
+
+    ``ink``: [n, tokens], whether a thing lies in the token's square.
+    """
 
     latents: Tensor
+    ink: Tensor
     clip: Tensor
     t5: Tensor
 
 
-def load_vae(runs: Path) -> AutoencoderKL:
-    """The autoencoder of the first phase: its encoder is the one that stays."""
-    state = budget.load(runs / "vae-full.pt")
-    vae = autoencoder.build()
-    vae.load_state_dict(state["vae"])
-    vae.register_to_config(**state["factors"])
-    return vae.requires_grad_(False).eval()
-
-
-def encode(vae: AutoencoderKL, pictures: list[np.ndarray], device: str) -> Tensor:
+def encode(vae: AutoencoderKL, pictures: Sequence[np.ndarray], device: str) -> Tensor:
     """Standardised latents, float16 [n, 32, h/16, w/16]."""
     x = autoencoder.to_model(torch.from_numpy(np.stack(pictures))).to(device)
     with torch.no_grad():
@@ -85,23 +77,41 @@ def encode(vae: AutoencoderKL, pictures: list[np.ndarray], device: str) -> Tenso
     return ((mean - vae.config.shift_factor) * vae.config.scaling_factor).half().cpu()
 
 
+def ink_of(picture: np.ndarray, background: np.ndarray) -> np.ndarray:
+    """bool [tokens]: the squares of ``GRID_PX`` in which the two uint8 pictures differ."""
+    differs = np.abs(picture.astype(np.int16) - background).max(-1) > 8
+    rows, columns = (side // drawing.GRID_PX for side in differs.shape)
+    squares = differs.reshape(rows, drawing.GRID_PX, columns, drawing.GRID_PX)
+    ink: np.ndarray = squares.any((1, 3)).reshape(-1)
+    return ink
+
+
 class Producer:
     """Draws, captions and encodes chunks of one stage."""
 
     def __init__(self, icons: Path, runs: Path, stage: Stage, seed: int, device: str) -> None:
         self.rng, self.stage, self.device = random.Random(seed), stage, device
-        self.sprites, self.vae, self.text = load_sprites(icons), load_vae(runs).to(device), Text()
+        self.sprites, self.text = drawing.load(icons), Text()
+        self.vae = autoencoder.load(runs).to(device)
 
     def chunk(self, number: int, count: int, batch: int = 20) -> dict[str, Tensor]:
+        """``count`` pictures: what `Chunk` holds, but token ids [n, captions, 40]."""
         width, height = self.stage.sizes[number % len(self.stage.sizes)]
-        latents, captions = [], []
-        for _ in range(count // batch):
-            scenes = [random_scene(self.rng, self.stage.mix) for _ in range(batch)]
-            captions += [write(scene, self.rng) for scene in scenes]
-            pictures = [draw(scene, self.sprites, width, height) for scene in scenes]
-            latents.append(encode(self.vae, pictures, self.device))
-        clip, t5 = self.text.tokenise(captions)
-        return {"latents": torch.cat(latents), "clip": clip.short(), "t5": t5.short()}
+        scenes = [random_scene(self.rng, self.stage.mix) for _ in range(count)]
+        captions = [write(scene, self.rng) for scene in scenes for _ in range(CAPTIONS)]
+        clip, t5 = (ids.short().unflatten(0, (count, CAPTIONS)) for ids in self.text.tokenise(captions))
+        latents, ink = [], []
+        for start in range(0, count, batch):
+            pictures = [self._draw(s, width, height) for s in scenes[start : start + batch]]
+            latents.append(encode(self.vae, [picture for picture, _ in pictures], self.device))
+            ink += [ink_of(*both) for both in pictures]
+        inks = torch.from_numpy(np.stack(ink))
+        return {"latents": torch.cat(latents), "ink": inks, "clip": clip, "t5": t5}
+
+    def _draw(self, scene: Scene, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+        """The picture and its background alone."""
+        empty = replace(scene, things=())
+        return tuple(drawing.draw(each, self.sprites, width, height) for each in (scene, empty))
 
 
 class Pool:
@@ -109,19 +119,20 @@ class Pool:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.chunks: dict[Path, Chunk] = {}
+        self.chunks: dict[Path, dict[str, Tensor]] = {}
         self.refresh()
 
     def refresh(self) -> None:
         paths = sorted(self.folder.glob("*.pt"))
-        self.chunks = {path: self.chunks.get(path) or Chunk(**budget.load(path)) for path in paths}
+        self.chunks = {path: self.chunks.get(path) or budget.load(path) for path in paths}
 
     def batch(self, rng: random.Random, count: int) -> Chunk:
-        """``count`` rows of one random chunk."""
+        """``count`` rows of one random chunk, each with one of its captions."""
         chunk = self.chunks[rng.choice(list(self.chunks))]
-        rows = torch.tensor(rng.sample(range(len(chunk.latents)), count))
-        latents = chunk.latents[rows].float()
-        return Chunk(latents, chunk.clip[rows].long(), chunk.t5[rows].long())
+        rows = torch.tensor(rng.sample(range(len(chunk["latents"])), count))
+        captions = torch.tensor([rng.randrange(CAPTIONS) for _ in range(count)])
+        clip, t5 = (chunk[name][rows, captions].long() for name in ("clip", "t5"))
+        return Chunk(chunk["latents"][rows].float(), chunk["ink"][rows], clip, t5)
 
 
 def main() -> None:
@@ -143,7 +154,7 @@ def main() -> None:
         clock.tick()
         print(f"{number} {clock.spent_s:.0f} s", flush=True)
         number += 1
-        for old in sorted(folder.glob("*.pt"))[: -args.chunks]:
+        for old in sorted(folder.glob("*.pt"))[: -args.chunks] if args.forever else []:
             old.unlink()
 
 

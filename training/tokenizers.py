@@ -1,7 +1,8 @@
 """The two tokenizers, in the classes that FLUX.1 names: byte-level BPE for CLIP, Unigram for T5.
 
-Every caption word is one token; any other word falls apart into letters, so that it does no harm.
-Both are made by rule, without chance: the ids are the same wherever they are built.
+Both read lower case, and every caption word is one token. T5 reads any other word as ``<unk>``;
+CLIP reads it in letters and their groups. Both are made by rule, without chance: the ids are the
+same wherever they are built.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import sentencepiece
 from tokenizers import pre_tokenizers
 from transformers import CLIPTokenizer, T5TokenizerFast
 
-from training.captions import vocabulary
+from training.grammar import vocabulary
 
 MAX_TOKENS = 40
-WORD_SCORE, LETTER_SCORE = -2.0, -12.0  # a whole word always beats its letters
 END = "</w>"
 
 
@@ -54,15 +55,35 @@ def build_clip_tokenizer() -> CLIPTokenizer:
 
 
 def build_t5_tokenizer() -> T5TokenizerFast:
-    """Unigram of whole words (also Capitalised and CAPITALS) and characters; ``▁`` opens a word."""
-    pieces = {"<pad>": 0.0, "</s>": 0.0, "<unk>": -30.0, "▁": LETTER_SCORE}
-    for word in vocabulary():
-        for form in (word, word.capitalize(), word.upper()):
-            pieces.setdefault(f"▁{form}", WORD_SCORE)
-    pieces["sized"] = WORD_SCORE  # of "medium-sized"
-    for character in string.ascii_letters + string.digits + string.punctuation:
-        pieces.setdefault(character, LETTER_SCORE)
-    return T5TokenizerFast(vocab=list(pieces.items()), extra_ids=0, model_max_length=MAX_TOKENS)
+    """Unigram of whole words, digits and signs; ``▁`` opens each of them.
+
+    An unknown word is ``▁ <unk>``, however long: neighbouring unknown letters are one token. One
+    that begins with a known word is that word and ``<unk>``, without ``▁`` between.
+    """
+    words = [*vocabulary(), *string.digits, *string.punctuation]
+    pieces = ["<pad>", "</s>", "<unk>", "▁", *(f"▁{word}" for word in words)]
+    return T5TokenizerFast(
+        vocab=[(piece, 0.0) for piece in pieces],
+        _spm_precompiled_charsmap=lower_case_map(),
+        extra_ids=0,
+        model_max_length=MAX_TOKENS,
+    )
+
+
+def lower_case_map() -> bytes:
+    """SentencePiece's compiled rules: A to a, and space around each digit and sign, as CLIP splits.
+
+    It is the one form of normaliser that ``T5TokenizerFast.from_pretrained`` keeps.
+    """
+    rules = list(zip(string.ascii_uppercase, string.ascii_lowercase, strict=True))
+    rules += [(sign, f" {sign} ") for sign in string.digits + string.punctuation]
+    rules += [("’", " ' "), ("–", " - "), ("—", " - ")]
+    sentencepiece.set_min_log_level(1)
+    spec = sentencepiece.SentencePieceNormalizer(norm_map=rules).serialized_normalizer_spec()
+    # A protobuf message of one field: its tag, its length in two bytes of seven bits, its bytes.
+    tag, low, high = spec[:3]
+    assert tag == 0x12 and (low & 0x7F) + (high << 7) == len(spec) - 3, "another form of spec"
+    return bytes(spec[3:])
 
 
 def save(folder: Path) -> None:

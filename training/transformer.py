@@ -3,9 +3,11 @@
     python -m training.transformer --stage half --minutes 25
     python -m training.transformer --stage full --start half --minutes 40
     python -m training.transformer --stage buckets --start full --minutes 15 [--resume]
+    python -m training.transformer --stage buckets --from assets/flux-emoji --minutes 60
 
-A stage begins with the weights of ``--start``, reads the pool that ``training.latents`` made for
-it, and leaves ``runs/transformer-<stage>.pt`` with raw and averaged weights.
+A stage begins with the weights of ``--start``, or with those of a shipped model and a fresh
+optimiser; it reads the pool that ``training.latents`` made for it, and leaves
+``runs/transformer-<stage>.pt`` with raw and averaged weights.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import copy
 import random
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -22,6 +25,7 @@ from torch import Tensor, nn
 
 from training import budget
 from training.attention import use_matrix_attention
+from training.bridge import bridge
 from training.latents import STAGES, Chunk, Pool, Stage
 from training.optimisers import MuonAndAdam
 from training.text import WIDTH, Text
@@ -29,6 +33,7 @@ from training.text import WIDTH, Text
 RUNS = Path(__file__).parent / "runs"
 DROPOUT = 0.1  # share of captions replaced by the empty one
 EMA = 0.998
+INK = 2.0  # times the weight of a token with a thing in it: backgrounds are learnt in no time
 
 
 def build() -> FluxTransformer2DModel:
@@ -113,7 +118,7 @@ class Captions:
         gone = torch.tensor([rng.random() < share for _ in batch.clip])[:, None]
         clip = torch.where(gone, self.empty_clip, batch.clip)
         t5 = torch.where(gone, self.empty_t5, batch.t5)[:, : self.tokens]
-        return Chunk(batch.latents, clip, t5)
+        return replace(batch, clip=clip, t5=t5)
 
 
 def matrices_of(painter: Painter) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -135,7 +140,7 @@ def average(ema: nn.Module, model: nn.Module, step: int) -> None:
 
 
 def to_device(batch: Chunk, device: str) -> Chunk:
-    return Chunk(batch.latents.to(device), batch.clip.to(device), batch.t5.to(device))
+    return Chunk(*(getattr(batch, field.name).to(device) for field in fields(Chunk)))
 
 
 def load_start(painter: Painter, ema: Painter, state: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -143,24 +148,45 @@ def load_start(painter: Painter, ema: Painter, state: Mapping[str, Mapping[str, 
     ema.load_state_dict(state["ema"])
 
 
+def first_painter(args: argparse.Namespace) -> Painter:
+    """The warmed-up text encoders, beside a shipped model's transformer or a new one.
+
+    A shipped transformer has learnt to read other vectors: `bridge` makes it read the new ones.
+    """
+    painter = Painter()
+    painter.text.load_state_dict(budget.load(args.runs / "text.pt")["text"])
+    if args.from_model:
+        shipped = FluxTransformer2DModel.from_pretrained(args.from_model / "transformer")
+        painter.transformer.load_state_dict(shipped.float().state_dict())
+        old = Text()
+        old.adopt(args.from_model)
+        bridge(painter.transformer, old, painter.text)
+    return painter
+
+
 def flow_loss(painter: Painter, batch: Chunk, stage: Stage) -> Tensor:
     """Mean squared error of the velocity, at guidance 1 (what the embedding means undistilled)."""
     x, sigma, velocity = noised(pack(batch.latents), stage.noise)
     with torch.autocast(x.device.type, torch.bfloat16):
         answer = painter(x, sigma, batch, torch.ones_like(sigma), stage.spacing)
-    return (answer.float() - velocity).square().mean()
+    return weighted_error(answer.float() - velocity, batch.ink)
+
+
+def weighted_error(error: Tensor, ink: Tensor) -> Tensor:
+    """Mean square of [rows, tokens, 128], where tokens with ink [rows, tokens] count more."""
+    weight = 1 + (INK - 1) * ink.to(error)
+    return (error.square().mean(-1) * weight).sum() / weight.sum()
 
 
 def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     rng = random.Random(args.seed)
     stage, device = STAGES[args.stage], args.device
-    painter = Painter()
-    painter.text.load_state_dict(budget.load(args.runs / "text.pt")["text"])
-    ema = copy.deepcopy(painter).requires_grad_(False)
     path = args.runs / f"transformer-{args.stage}.pt"
     source = path if args.resume else args.runs / f"transformer-{args.start}.pt"
     state = budget.load(source) if args.resume or args.start else {}
+    painter = Painter() if state else first_painter(args)
+    ema = copy.deepcopy(painter).requires_grad_(False)
     if state:
         load_start(painter, ema, state)
     painter.to(device)
@@ -203,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the transformer for one stage")
     parser.add_argument("--stage", choices=sorted(STAGES), required=True)
     parser.add_argument("--start", default="", help="stage whose weights to begin with")
+    parser.add_argument("--from", dest="from_model", type=Path, help="folder of a shipped model")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--muon-rate", type=float, default=2e-3)

@@ -1,65 +1,86 @@
-"""A drawing shows what its scene says. The icons here are a few shapes of our own."""
+"""Scenes hold what the mix asks for, and never a held-out combination."""
 
 import random
+from collections import Counter
+from dataclasses import fields
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from training.compositions import COLOURS, POSITIONS, Scene, draw, paint_background, place
-from training.emoji import SPRITE_PX, centre, rasterise
-from training.evaluate import background_colour, ink_box, is_in_place
+from training.compositions import (
+    COLOURS,
+    FULL,
+    POSITIONS,
+    SETTINGS,
+    Mix,
+    any_scene,
+    combinations,
+    is_held_out,
+    place,
+    random_scene,
+)
+from training.emoji import BY_NAME, OBJECTS, PAINTABLE
 
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">{}</svg>'
-SHAPES = {
-    "apple": '<circle cx="16" cy="16" r="9" fill="#e01030"/>',
-    "car": '<rect x="4" y="12" width="24" height="9" fill="#101820"/>',
-}
-
-
-@pytest.fixture(scope="module")
-def sprites() -> dict[str, Image.Image]:
-    return {name: centre(rasterise(SVG.format(body))) for name, body in SHAPES.items()}
-
-
-def single(name: str, colours: tuple[str, ...], position: str = "", size: str = "") -> Scene:
-    return Scene((place(random.Random(1), name, position, size),), colours)
+SCENES = 3000
 
 
-def test_a_sprite_fills_its_square(sprites: dict[str, Image.Image]) -> None:
-    box = sprites["car"].getchannel("A").getbbox()
-    assert box is not None and box[0] <= 1 and box[2] >= SPRITE_PX - 1
+def test_the_world_is_as_large_as_it_says() -> None:
+    assert len(OBJECTS) >= 150 and len(COLOURS) == 12 and len(PAINTABLE) >= 50
+    assert len({emoji.icon for emoji in OBJECTS}) == len(OBJECTS) == len(BY_NAME)
+    names = Counter(n for emoji in OBJECTS for n in (emoji.name, *emoji.synonyms))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
-def test_the_background_is_the_named_colour(colour: str, sprites: dict[str, Image.Image]) -> None:
-    assert background_colour(draw(single("apple", (colour,)), sprites)) == colour
+def test_training_never_meets_a_held_out_combination_and_chance_alone_does() -> None:
+    rng = random.Random(0)
+    drawn = [parts for _ in range(SCENES) for parts in combinations(random_scene(rng, FULL))]
+    assert not any(is_held_out(*parts) for parts in drawn)
+    chance = [parts for _ in range(SCENES) for parts in combinations(any_scene(rng, FULL))]
+    share = sum(is_held_out(*parts) for parts in chance) / len(chance)
+    assert 0.05 < share < 0.15
 
 
-def test_a_gradient_runs_from_the_first_colour_down_to_the_second() -> None:
-    picture = paint_background(("red", "blue"), 32, 64)
-    assert tuple(picture[0, 0]) == COLOURS["red"]
-    assert tuple(picture[-1, -1]) == COLOURS["blue"]
+def test_every_kind_of_scene_is_drawn() -> None:
+    rng = random.Random(1)
+    scenes = [random_scene(rng, FULL) for _ in range(SCENES)]
+    assert {scene.arrangement for scene in scenes} == {"single", "beside", "above", "some"}
+    assert {scene.setting for scene in scenes} == {"", *SETTINGS}
+    assert {len(scene.things) for scene in scenes} == {1, 2, 3}
+    things = [thing for scene in scenes for thing in scene.things]
+    assert {thing.position for thing in things} == set(POSITIONS)
+    assert {thing.name for thing in things} == set(BY_NAME)
+    assert {thing.colour for thing in things} == {"", *COLOURS}
 
 
-@pytest.mark.parametrize("position", sorted(POSITIONS))
-def test_the_object_stands_where_it_should(position: str, sprites: dict[str, Image.Image]) -> None:
-    picture = Image.fromarray(draw(single("apple", ("white",), position), sprites))
-    assert is_in_place(picture, "" if position == "centre" else position)
-    wrong = "right" if position == "left" else "left"
-    assert not is_in_place(picture, wrong)
+@pytest.mark.parametrize("share", [field.name for field in fields(Mix)])
+def test_a_share_of_nought_draws_none_of_it(share: str) -> None:
+    everything = {field.name: 0.3 for field in fields(Mix)}
+    rng, mix = random.Random(2), Mix(**{**everything, share: 0.0})
+    scenes = [any_scene(rng, mix) for _ in range(800)]
+    found = {
+        "pair": any(scene.arrangement in ("beside", "above") for scene in scenes),
+        "some": any(scene.arrangement == "some" for scene in scenes),
+        "position": any(thing.position for scene in scenes for thing in scene.things),
+        "size": any(thing.size for scene in scenes for thing in scene.things),
+        "gradient": any(len(scene.background) == 2 for scene in scenes),
+        "setting": any(scene.setting for scene in scenes),
+        "paint": any(thing.colour for scene in scenes for thing in scene.things),
+        "free": any(not scene.is_snapped for scene in scenes),
+    }
+    assert [name for name, is_there in found.items() if not is_there] == [share]
 
 
-def test_sizes_grow(sprites: dict[str, Image.Image]) -> None:
-    widths = []
-    for size in ("small", "medium", "large"):
-        box = ink_box(draw(single("apple", ("white",), size=size), sprites))
-        assert box is not None
-        widths.append(box[2] - box[0])
-    assert widths == sorted(widths) and widths[2] > 2 * widths[0]
+def test_nothing_is_painted_as_it_is_or_as_what_stands_behind_it() -> None:
+    rng = random.Random(3)
+    for _ in range(SCENES):
+        scene = any_scene(rng, Mix(pair=0.3, some=0.3, gradient=0.3, paint=1.0))
+        for thing in scene.things:
+            assert thing.colour not in ("", BY_NAME[thing.name].colour, *scene.background)
 
 
-@pytest.mark.parametrize("size", [(256, 256), (352, 192), (128, 128)])
-def test_any_size_is_drawn(size: tuple[int, int], sprites: dict[str, Image.Image]) -> None:
-    picture = draw(single("car", ("teal",)), sprites, *size)
-    assert picture.shape == (size[1], size[0], 3) and picture.dtype == np.uint8
+def test_sizes_do_not_overlap() -> None:
+    rng = random.Random(4)
+    sides = {
+        size: [place(rng, "apple", "", size).side for _ in range(200)]
+        for size in ("small", "medium", "large")
+    }
+    assert max(sides["small"]) < min(sides["medium"]) < max(sides["medium"]) < min(sides["large"])

@@ -9,9 +9,10 @@ from diffusers import FluxPipeline
 
 from training import budget
 from training.attention import matrix_attention
-from training.latents import STAGES, Chunk, Pool
+from training.drawing import paint_background
+from training.latents import CAPTIONS, STAGES, Chunk, Pool, ink_of
 from training.optimisers import MuonAndAdam
-from training.transformer import Captions, noised, pack, position_ids
+from training.transformer import Captions, noised, pack, position_ids, weighted_error
 
 
 def test_packing_and_ids_are_those_of_the_pipeline() -> None:
@@ -52,22 +53,51 @@ class Letters:
 def test_dropped_captions_are_the_empty_one_and_t5_is_cut_to_the_stage() -> None:
     captions = Captions(Letters(), 24)  # type: ignore[arg-type]
     ones = torch.ones(64, 40, dtype=torch.long)
-    batch = captions.drop(Chunk(torch.zeros(64), ones, ones), random.Random(0), 0.5)
+    clean = Chunk(torch.zeros(64), torch.zeros(64), ones, ones)
+    batch = captions.drop(clean, random.Random(0), 0.5)
     assert batch.t5.shape == (64, 24)
     assert torch.equal(batch.clip.sum(1) == 0, batch.t5.sum(1) == 0)
     assert 10 < int((batch.clip.sum(1) == 0).sum()) < 54
 
 
+def chunk(value: float) -> dict[str, torch.Tensor]:
+    """Eight pictures, whose captions are numbered by picture and phrasing."""
+    numbers = torch.arange(8 * CAPTIONS).view(8, CAPTIONS, 1).expand(-1, -1, 40).short()
+    latents = torch.full((8, 32, 4, 4), value).half()
+    return {"latents": latents, "ink": torch.zeros(8, 4).bool(), "clip": numbers, "t5": numbers}
+
+
 def test_a_pool_takes_up_new_chunks_and_forgets_old_ones(tmp_path: Path) -> None:
-    ids = torch.zeros(8, 40, dtype=torch.int16)
     for i in range(2):
-        chunk = {"latents": torch.full((8, 32, 4, 4), float(i)).half(), "clip": ids, "t5": ids}
-        budget.save(tmp_path / f"{i}.pt", chunk)
+        budget.save(tmp_path / f"{i}.pt", chunk(float(i)))
     pool = Pool(tmp_path)
     assert pool.batch(random.Random(0), 4).latents.shape == (4, 32, 4, 4)
     (tmp_path / "0.pt").unlink()
     pool.refresh()
-    assert [float(c.latents[0, 0, 0, 0]) for c in pool.chunks.values()] == [1.0]
+    assert [float(c["latents"][0, 0, 0, 0]) for c in pool.chunks.values()] == [1.0]
+
+
+def test_both_tokenizers_read_the_same_of_a_picture_s_captions(tmp_path: Path) -> None:
+    budget.save(tmp_path / "0.pt", chunk(0.0))
+    pool, rng = Pool(tmp_path), random.Random(0)
+    batches = [pool.batch(rng, 8) for _ in range(20)]
+    assert all(torch.equal(batch.clip, batch.t5) for batch in batches)
+    met = {int(n) for batch in batches for n in batch.t5[:, 0]}
+    assert met == set(range(8 * CAPTIONS))
+
+
+def test_ink_is_where_the_picture_leaves_its_background() -> None:
+    background = paint_background(("blue",), 96, 64)
+    picture = background.copy()
+    picture[40, 70] = 255  # second row, third column of the grid of 32 px
+    assert ink_of(picture, background).nonzero()[0].tolist() == [5]
+
+
+def test_inked_tokens_weigh_twice_and_an_even_error_is_unchanged() -> None:
+    error, ink = torch.zeros(1, 4, 128), torch.tensor([[True, False, False, False]])
+    assert float(weighted_error(torch.ones_like(error), ink)) == pytest.approx(1.0)
+    error[0, 0] = 1.0
+    assert float(weighted_error(error, ink)) == pytest.approx(2 / 5)
 
 
 def test_a_kernel_is_stepped_in_place_as_a_matrix() -> None:
