@@ -46,7 +46,7 @@
   // The large view
 
   const SHOWN = [
-    ["seed", "Seed"], ["steps", "Steps"], ["guidance_scale", "Guidance"],
+    ["seed", "Seed"], ["steps", "Steps"], ["step_cache", "Step cache"], ["guidance_scale", "Guidance"],
     ["strength", "Strength"], ["negative_prompt", "Avoid"], ["model", "Model"],
   ];
   let viewed = null; // the `.shot` that the large view shows
@@ -97,7 +97,7 @@
 
   const show = (shot) => {
     const view = find("#view") || buildView();
-    const settings = JSON.parse(shot.dataset.settings);
+    const settings = { ...JSON.parse(shot.dataset.settings), step_cache: shot.dataset.cache };
     viewed = shot;
     Object.assign(find("img", view), { src: shot.dataset.content, alt: settings.prompt });
     Object.assign(find("a", view), { href: shot.dataset.content, download: shot.dataset.name });

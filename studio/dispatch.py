@@ -57,6 +57,8 @@ class Dispatcher:
         self._ready_after: int | None = None
         self.ended: dict[str, JobView] = {}  # over, but not yet written
         self._unwritten: deque[JobRecord] = deque()
+        self.steps_computed = 0  # of the pictures finished since the start
+        self.steps_predicted = 0
         self._events: SimpleQueue[EngineEvent | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
 
@@ -217,6 +219,8 @@ class Dispatcher:
                 self._on_unsaved(live, error)
                 return
             live.pictures[index] = picture
+            self.steps_computed += picture.steps_computed
+            self.steps_predicted += picture.steps_predicted
             self._bells.ring(event.request_id)
 
     def _on_unsaved(self, live: LiveJob, error: Exception) -> None:

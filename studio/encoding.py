@@ -21,11 +21,12 @@ Pixels = NDArray[np.uint8]
 def encode_finished(event: PictureDone, index: int, request: PictureRequest) -> EncodedPicture:
     """The picture in its output format with its settings inside, and its thumbnail."""
     height, width = event.pixels.shape[:2]
-    settings = picture_settings(request, event.seed, event.steps_run)
+    settings = picture_settings(request, event)
     return EncodedPicture(
         index=index,
         seed=event.seed,
         steps_run=event.steps_run,
+        steps_predicted=event.steps_predicted,
         width=width,
         height=height,
         content=write_picture(
@@ -37,10 +38,16 @@ def encode_finished(event: PictureDone, index: int, request: PictureRequest) -> 
     )
 
 
-def picture_settings(request: PictureRequest, seed: int, steps_run: int) -> dict[str, object]:
+def picture_settings(request: PictureRequest, event: PictureDone) -> dict[str, object]:
     """What a file says of its making: enough to make it again."""
-    settings = request.to_dict() | {"seed": seed, "count": 1, "steps_to_run": steps_run}
-    return settings | {"cache": "off", "version": __version__}
+    return request.to_dict() | {
+        "seed": event.seed,
+        "count": 1,
+        "steps_to_run": event.steps_run,
+        "steps_computed": event.steps_computed,
+        "steps_predicted": event.steps_predicted,
+        "version": __version__,
+    }
 
 
 def encode_preview(pixels: Pixels) -> bytes:

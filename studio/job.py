@@ -24,8 +24,14 @@ class Picture:
     height: int
     format: str
     steps_run: int
+    steps_predicted: int  # of those that ran: taken from earlier ones by the step cache
     created_at: float  # seconds since the epoch
     request: PictureRequest
+
+    @property
+    def steps_computed(self) -> int:
+        """Of those that ran: the whole model was asked."""
+        return self.steps_run - self.steps_predicted
 
     @property
     def extension(self) -> str:

@@ -21,6 +21,7 @@ from studio.library import HistoryPage, JobRecord, Library
 from studio.live import LiveJob, kept_view
 from studio.pictures import fit_picture
 from studio.request import Draft, Notice, PictureRequest, settle
+from studio.step_cache import UNSET, CacheSetting
 from studio.watch import Bell, Bells
 
 Pixels = NDArray[np.uint8]
@@ -37,9 +38,11 @@ class Jobs:
         *,
         queue_capacity: int = 64,
         max_images: int = 4,
+        cache: CacheSetting = UNSET,
     ) -> None:
         self.spec = spec
         self.max_images = max_images
+        self.cache = cache
         self.library = library  # where the API finds the files that it serves
         self._engine = engine
         self._bells = Bells()
@@ -62,9 +65,19 @@ class Jobs:
         """What the engine is doing; never blocks."""
         return self._engine.status
 
+    @property
+    def steps_computed(self) -> int:
+        """Of all pictures finished since the start, whole steps of the model."""
+        return self._dispatcher.steps_computed
+
+    @property
+    def steps_predicted(self) -> int:
+        """Of all pictures finished since the start, steps that the step cache spared."""
+        return self._dispatcher.steps_predicted
+
     def plan(self, draft: Draft) -> tuple[PictureRequest, tuple[Notice, ...]]:
         """What `submit` would run. Raises `BadRequest`."""
-        return settle(draft, self.spec, max_images=self.max_images)
+        return settle(draft, self.spec, max_images=self.max_images, cache=self.cache)
 
     def submit(
         self,

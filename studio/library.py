@@ -20,8 +20,9 @@ from sqlalchemy.orm import Session
 from studio.errors import CannotStart, NotFound
 from studio.files import PictureFiles
 from studio.job import FINAL, Origin, Picture, Status
+from studio.migrations import migrate
 from studio.request import Notice, PictureRequest
-from studio.tables import Base, JobRow, PictureRow
+from studio.tables import JobRow, PictureRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class EncodedPicture:
     index: int
     seed: int
     steps_run: int
+    steps_predicted: int
     width: int
     height: int
     content: bytes = field(repr=False)
@@ -71,7 +73,7 @@ class Library:
         self.files = PictureFiles(folder)
         self._engine = _connect(url or f"sqlite:///{folder / 'studio.db'}")
         try:
-            Base.metadata.create_all(self._engine)
+            migrate(self._engine)
         except SQLAlchemyError as error:
             raise CannotStart(f"The history's database cannot be used: {error}") from error
 
@@ -137,6 +139,7 @@ class Library:
             height=encoded.height,
             format=record.request.output_format,
             steps_run=encoded.steps_run,
+            steps_predicted=encoded.steps_predicted,
             created_at=time.time(),
             request=record.request,
         )
@@ -155,6 +158,7 @@ class Library:
             height=picture.height,
             format=picture.format,
             steps_run=picture.steps_run,
+            steps_predicted=picture.steps_predicted,
             created_at=picture.created_at,
             request=picture.request.to_dict(),
         )
@@ -261,6 +265,7 @@ def _picture(row: PictureRow) -> Picture:
         height=row.height,
         format=row.format,
         steps_run=row.steps_run,
+        steps_predicted=row.steps_predicted,
         created_at=row.created_at,
         request=PictureRequest.from_dict(row.request),
     )

@@ -54,6 +54,7 @@ class LiveJob:
             secondary_negative_prompt=request.secondary_negative_prompt,
             source=source,
             strength=request.strength,
+            cache=request.cache,
             owner=self.record.owner,
         )
 

@@ -9,9 +9,18 @@ import secrets
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
+from pipelines.cache_rules import OFF, CacheRule
 from pipelines.schedule import run_steps
 from pipelines.specs import ModelSpec, snap_size
 from studio.errors import BadRequest
+from studio.step_cache import (
+    NOTHING_SAID,
+    UNSET,
+    CacheChoice,
+    CacheSetting,
+    rule_from_dict,
+    rule_to_dict,
+)
 
 OutputFormat = Literal["jpeg", "png", "webp"]
 OUTPUT_FORMATS: tuple[str, ...] = get_args(OutputFormat)
@@ -52,6 +61,7 @@ class Draft:
     output_format: str = "jpeg"
     quality: int | None = None
     source_size: tuple[int, int] | None = None  # width, height in px of the picture to start from
+    cache: CacheChoice = NOTHING_SAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,7 @@ class PictureRequest:
     secondary_negative_prompt: str | None = None
     has_source: bool = False
     strength: float = 1.0
+    cache: CacheRule = OFF  # requests that were kept before there was a step cache had none
 
     def seed_of(self, index: int) -> int:
         """The seed of picture `index`: (seed + index) mod 2^32."""
@@ -82,19 +93,20 @@ class PictureRequest:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a JSON column or a picture's metadata."""
-        return asdict(self)
+        return asdict(self) | rule_to_dict(self.cache)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The reverse of `to_dict`; fields that a later version added or dropped do no harm."""
         known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        kept = {name: value for name, value in values.items() if name in known}
+        return cls(**kept | {"cache": rule_from_dict(values)})
 
 
 def settle(
-    draft: Draft, spec: ModelSpec, *, max_images: int
+    draft: Draft, spec: ModelSpec, *, max_images: int, cache: CacheSetting = UNSET
 ) -> tuple[PictureRequest, tuple[Notice, ...]]:
-    """Check `draft` against the model and fill its gaps.
+    """Check `draft` against the model and fill its gaps; `cache` is what the studio runs with.
 
     Raises `BadRequest` with the field's name in `param` for anything that cannot be made.
     """
@@ -124,6 +136,7 @@ def settle(
         quality=_whole("output_quality", draft.quality, DEFAULT_QUALITY, 1, 100),
         has_source=has_source,
         strength=strength if has_source else 1.0,
+        cache=cache.rule_of(draft.cache),
     )
     return request, tuple(notices)
 

@@ -29,6 +29,7 @@ def make_jobs(settings: Settings, spec: ModelSpec, engine: Engine) -> Jobs:
         engine,
         queue_capacity=settings.queue_size,
         max_images=settings.max_images,
+        cache=settings.cache_setting,
     )
 
 

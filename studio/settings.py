@@ -4,19 +4,36 @@ Order of precedence: flags, `STUDIO_…` variables, `.env`, the default here.
 """
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from pipelines.cache_rules import CacheRule, CacheValueError, resolve
 from pipelines.specs import EMBEDDED
+from studio.step_cache import CACHE_FIELDS, CacheName, CacheSetting, fault_of
 
 HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?|\[?[0-9A-Fa-f:.]+\]?")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MIB = 1024 * 1024
 
+# What other servers call the same values: flag to flag.
+OTHER_NAMES = {
+    "taylor-order": "taylorseer-max-order",
+    "warmup-steps": "taylorseer-warmup-steps",
+    "cache-interval": "taylorseer-cache-interval",
+}
+# Their switches, --first-block-caching and --taylorseer, and what they mean together.
+SWITCHED: dict[tuple[bool, bool], CacheName] = {
+    (True, False): "first_block_caching",
+    (False, True): "taylorseer",
+    (True, True): "balanced",
+}
+
 Words = Annotated[tuple[str, ...], NoDecode]
+Number = int | float | None
 
 
 class Settings(BaseSettings):
@@ -32,6 +49,7 @@ class Settings(BaseSettings):
         cli_prog_name="app.py",
         cli_avoid_json=True,
         cli_hide_none_type=True,
+        cli_shortcuts=OTHER_NAMES,
     )
 
     model: str = Field(
@@ -73,6 +91,36 @@ class Settings(BaseSettings):
         ge=1,
         description="Tokens of all pictures that step together; by default the engine's.",
     )
+    cache: CacheName | None = Field(
+        None,
+        description="Step cache of requests that name none: off, balanced, fast, "
+        "first_block_caching or taylorseer; by default off for programs, balanced on the page.",
+    )
+    residual_threshold: Number = Field(
+        None,
+        description="How far off the first block may be where a step is predicted, relatively, "
+        f"{CACHE_FIELDS['residual_threshold']}; this and the next four are the cache's by default.",
+    )
+    taylor_order: Number = Field(
+        None,
+        description=f"Order of the prediction, {CACHE_FIELDS['taylor_order']}; 0 reuses a step.",
+    )
+    warmup_steps: Number = Field(
+        None, description=f"First steps that are always computed, {CACHE_FIELDS['warmup_steps']}."
+    )
+    max_skips: Number = Field(
+        None, description=f"Most predicted steps in a row, {CACHE_FIELDS['max_skips']}."
+    )
+    cache_interval: Number = Field(
+        None,
+        description="Compute every n-th step behind the warm-up, whatever changes: "
+        f"{CACHE_FIELDS['cache_interval']}; for taylorseer.",
+    )
+    first_block_caching: bool = Field(False, description="The same as --cache first_block_caching.")
+    taylorseer: bool = Field(
+        False,
+        description="The same as --cache taylorseer; with --first-block-caching, as balanced.",
+    )
     max_body_mb: int = Field(64, ge=1, description="Largest request body, MiB; more gets 413.")
     max_upload_mb: int = Field(20, ge=1, description="Largest picture file taken in, MiB.")
     max_source_mp: float = Field(50.0, gt=0, description="Largest picture taken in, megapixels.")
@@ -100,6 +148,33 @@ class Settings(BaseSettings):
                 raise ValueError(f"{host!r} is no host name; give one like studio.example.org.")
         return hosts
 
+    @field_validator(*CACHE_FIELDS, mode="before")
+    @classmethod
+    def _check_cache_value(cls, value: object, info: ValidationInfo) -> object:
+        assert info.field_name is not None
+        number = _number(value)
+        if number is not None and (fault := fault_of(info.field_name, number)):
+            other = OTHER_NAMES.get(_kebab(info.field_name))
+            raise ValueError(f"{fault} --{other} is another name for it." if other else fault)
+        return number
+
+    @model_validator(mode="after")
+    def _check_cache(self) -> "Settings":
+        switched = self._switched_cache
+        if self.cache and switched and self.cache != switched:
+            flags = [_flag(name) for name in ("first_block_caching", "taylorseer")]
+            given = [flag for flag, is_on in zip(flags, self._switches, strict=True) if is_on]
+            raise ValueError(
+                f"--cache {self.cache} contradicts {' with '.join(given)}, "
+                f"which means --cache {switched}: give one of them."
+            )
+        try:
+            self._resolve_cache()
+        except CacheValueError as error:
+            message = error.message.replace(error.field, _flag(error.field), 1)
+            raise ValueError(message) from error
+        return self
+
     @model_validator(mode="after")
     def _need_key(self) -> "Settings":
         if self.api_key or self.open:
@@ -116,6 +191,24 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def cache_setting(self) -> CacheSetting:
+        """The step cache of page and API; empty where none was chosen."""
+        is_chosen = self.cache or self._switched_cache
+        return CacheSetting(self._resolve_cache() if is_chosen else None)
+
+    @property
+    def _switches(self) -> tuple[bool, bool]:
+        return self.first_block_caching, self.taylorseer
+
+    @property
+    def _switched_cache(self) -> CacheName | None:
+        return SWITCHED.get(self._switches)
+
+    def _resolve_cache(self) -> CacheRule:
+        name = self.cache or self._switched_cache or "off"
+        return resolve(name, **{field: getattr(self, field) for field in CACHE_FIELDS})
+
+    @property
     def max_body_bytes(self) -> int:
         """Largest request body."""
         return self.max_body_mb * MIB
@@ -129,3 +222,20 @@ class Settings(BaseSettings):
     def max_source_px(self) -> int:
         """Largest picture in pixels."""
         return int(self.max_source_mp * 1_000_000)
+
+
+def _number(value: object) -> object:
+    """Flags and variables are text: a whole number where it reads as one."""
+    if isinstance(value, str):
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(value)
+    return value
+
+
+def _flag(name: str) -> str:
+    return f"--{_kebab(name)}"
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")

@@ -1,8 +1,8 @@
-"""The two tables of the history."""
+"""The two tables of the history, and the record of what was changed in them."""
 
 from typing import Any
 
-from sqlalchemy import JSON, Index, String
+from sqlalchemy import JSON, Index, String, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -46,5 +46,15 @@ class PictureRow(Base):
     height: Mapped[int]
     format: Mapped[str] = mapped_column(String(8))
     steps_run: Mapped[int]
+    steps_predicted: Mapped[int] = mapped_column(server_default=text("0"))
     created_at: Mapped[float]
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class MigrationRow(Base):
+    """A step of `studio.migrations` that these tables have behind them."""
+
+    __tablename__ = "migrations"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    applied_at: Mapped[float]

@@ -7,6 +7,7 @@ from queue import Empty, SimpleQueue
 import numpy as np
 
 from pipelines import requests as render
+from pipelines.cache_rules import OFF, CacheRule, idle_value
 from pipelines.requests import RenderRequest
 from pipelines.schedule import run_steps
 from studio.engine.protocol import EngineEvent, EngineState, EngineStatus, WorkerLost
@@ -99,6 +100,10 @@ class FakeEngine:
         steps = request.steps
         if request.source is not None:
             steps = run_steps(request.steps, request.strength)
+        if request.cache != OFF and (param := idle_value(request.cache, steps)):
+            message = f"Because of {param} every step is computed."
+            self._tell(render.Warned(request.id, "cache_idle", param, message))
+        predicted = predicted_steps(request.cache, steps)
         pixels = [_flat(request, seed) for seed in request.seeds]
         for step in range(1, steps + 1):
             self._free.wait()
@@ -111,8 +116,25 @@ class FakeEngine:
                 preview = pixels[index][::4, ::4] if index == 0 else None
                 self._tell(render.StepDone(request.id, index, step, steps, preview))
         for index, seed in enumerate(request.seeds):
-            self._tell(render.PictureDone(request.id, index, seed, pixels[index], steps))
+            done = render.PictureDone(
+                request.id,
+                index,
+                seed,
+                pixels[index],
+                steps_run=steps,
+                steps_computed=steps - predicted,
+                steps_predicted=predicted,
+            )
+            self._tell(done)
         self._tell(render.RequestDone(request.id))
+
+
+def predicted_steps(rule: CacheRule, steps: int) -> int:
+    """As many as of a calm picture: two of three steps between the warm-up and the last."""
+    if idle_value(rule, steps):
+        return 0
+    free = steps - 1 - max(1, rule.warmup_steps)
+    return free - free // (min(2, rule.max_skips) + 1)
 
 
 def _flat(request: RenderRequest, seed: int) -> render.Pixels:

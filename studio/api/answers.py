@@ -12,6 +12,7 @@ from studio.job import JobView, Picture
 from studio.jobs import Jobs
 from studio.pictures import LoadedPicture
 from studio.request import Notice
+from studio.step_cache import rule_to_dict
 
 OPTION_NAMES = frozenset(ImageOptions.model_fields)
 STATUS = {"done": "completed", "loading": "queued", "running": "in_progress"}
@@ -66,6 +67,9 @@ def _part(picture: Picture) -> dict[str, Any]:
         "width": picture.width,
         "height": picture.height,
         "steps": picture.steps_run,
+        "steps_computed": picture.steps_computed,
+        "steps_predicted": picture.steps_predicted,
+        **rule_to_dict(picture.request.cache),
     }
 
 

@@ -75,7 +75,8 @@ def validation_failure(error: RequestValidationError) -> BadRequest:
             param=field,
             code="unknown_field",
         )
-    return BadRequest(f"{field or 'The body'}: {fault['msg']}.", param=field)
+    message = fault["msg"].removeprefix("Value error, ").removesuffix(".")
+    return BadRequest(f"{field or 'The body'}: {message}.", param=field)
 
 
 def _named(path: list[str]) -> list[str]:

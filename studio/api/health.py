@@ -27,6 +27,8 @@ def health_router(jobs: Jobs) -> APIRouter:
             "detail": status.detail,
             "model": jobs.spec.name,
             "restarts": status.restarts,
+            "steps_computed": jobs.steps_computed,
+            "steps_predicted": jobs.steps_predicted,
         }
         if status.fraction is not None:
             body["fraction"] = round(status.fraction, 3)

@@ -69,5 +69,8 @@ def _entry(picture: Picture) -> dict[str, Any]:
         "created_at": int(picture.created_at),
         "response_id": f"resp_{picture.job_id}",
         "content_path": picture.content_path,
+        "steps": picture.steps_run,
+        "steps_computed": picture.steps_computed,
+        "steps_predicted": picture.steps_predicted,
         "settings": picture.request.to_dict() | {"seed": picture.seed, "count": 1},
     }

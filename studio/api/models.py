@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from studio.errors import NotFound
 from studio.jobs import Jobs
+from studio.step_cache import CACHE_NAMES, NOTHING_SAID
 
 
 def models_router(jobs: Jobs) -> APIRouter:
@@ -52,5 +53,7 @@ def _entry(jobs: Jobs) -> dict[str, Any]:
             "default_guidance_scale": spec.default_guidance_scale,
             "has_guidance_embedding": spec.has_guidance_embedding,
             "max_prompt_tokens": spec.max_sequence_length,
+            "caches": list(CACHE_NAMES),
+            "default_cache": jobs.cache.rule_of(NOTHING_SAID).name,
         },
     }

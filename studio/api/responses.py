@@ -16,6 +16,7 @@ from studio.jobs import Jobs
 from studio.pictures import LoadedPicture, load_picture
 from studio.request import Draft
 from studio.settings import Settings
+from studio.step_cache import CACHE_FIELDS, CacheChoice
 
 CLIENT_CLOSED_REQUEST = 499
 
@@ -126,6 +127,7 @@ def _draft(body: ResponsesBody, prompt: str, source: LoadedPicture | None) -> Dr
         output_format=options.output_format,
         quality=options.output_quality,
         source_size=(width, height) if source else None,
+        cache=CacheChoice(options.cache, {name: getattr(options, name) for name in CACHE_FIELDS}),
     )
 
 

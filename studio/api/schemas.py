@@ -2,9 +2,19 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
 
 from studio.request import Notice, OutputFormat
+from studio.step_cache import CACHE_FIELDS, CacheName, fault_of
 
 # The pictures' own limit is in bytes; this stops a longer string before anything is decoded.
 MAX_IMAGE_URL_CHARS = 100 * 1024 * 1024
@@ -63,6 +73,10 @@ class InputMessage(Strict):
     ]
 
 
+def _cache_value(name: str, meaning: str) -> Any:
+    return Field(None, description=f"{meaning}, {CACHE_FIELDS[name]}; the cache's own by default")
+
+
 class ImageOptions(Strict):
     """`provider_options.image`; what is left out takes the model's default."""
 
@@ -80,12 +94,35 @@ class ImageOptions(Strict):
     strength: float | None = Field(
         None, description="image-to-image: above 0 (keep the picture) to 1 (only the prompt)"
     )
+    cache: CacheName | None = Field(
+        None,
+        description="step cache: predicts steps that can be foreseen; the studio's by default",
+    )
+    residual_threshold: float | None = _cache_value(
+        "residual_threshold", "how far off the first block may be where a step is predicted"
+    )
+    taylor_order: int | None = _cache_value(
+        "taylor_order", "order of the prediction, where 0 reuses the last computed step"
+    )
+    warmup_steps: int | None = _cache_value("warmup_steps", "first steps, always computed")
+    max_skips: int | None = _cache_value("max_skips", "most predicted steps in a row")
+    cache_interval: int | None = _cache_value(
+        "cache_interval", "with taylorseer: compute every n-th step behind the warm-up"
+    )
     output_format: OutputFormat = "jpeg"
     output_quality: int | None = Field(None, description="JPEG and WebP, 1 to 100")
     response_format: Literal["b64_json", "url"] = "b64_json"
     cfg_normalization: bool | None = Field(None, description="acts on no FLUX model")
     cfg_truncation: float | None = Field(None, gt=0, description="acts on no FLUX model")
     flow_shift: float | None = Field(None, gt=0, description="acts on no FLUX model")
+
+    @field_validator(*CACHE_FIELDS, mode="before")
+    @classmethod
+    def _check_cache_value(cls, value: object, info: ValidationInfo) -> object:
+        assert info.field_name is not None
+        if value is not None and (fault := fault_of(info.field_name, value)):
+            raise ValueError(fault)
+        return value
 
 
 class RoutingOptions(Strict):

@@ -18,6 +18,7 @@ from studio.ui.sizes import (
     shape_of,
     smallest_side,
 )
+from studio.ui.step_cache import choices
 
 ADD_PICTURE = "Start from a picture"
 NO_GUIDANCE = "Off: this model has no guidance embedding, so the value would do nothing."
@@ -70,6 +71,15 @@ class OutputControls:
 
     output_format: gr.Radio
     quality: gr.Slider
+
+
+@dataclass(frozen=True, slots=True)
+class CacheControls:
+    """Which steps may be predicted."""
+
+    name: gr.Dropdown
+    note: gr.HTML
+    rule: gr.Textbox  # hidden: values that settings brought along and the page does not offer
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,36 +211,46 @@ def build_output() -> OutputControls:
     return OutputControls(output_format, quality)
 
 
+def build_cache(name: str) -> CacheControls:
+    """The names with their meaning; single values are for programs."""
+    with gr.Column(elem_id="cache-group"):
+        choice = gr.Dropdown(
+            choices(), value=name, label="Step cache", filterable=False, elem_id="cache"
+        )
+        note = gr.HTML(elem_id="cache-note", apply_default_css=False, js_on_load=None)
+        rule = gr.Textbox("", visible="hidden", show_label=False, elem_id="cache-rule")
+    return CacheControls(choice, note, rule)
+
+
 def build_guidance(spec: ModelSpec) -> GuidanceControls:
-    """For those who want more; closed until it is asked for."""
+    """How the prompt acts on a model that takes guidance, and what to avoid."""
     acts = spec.has_guidance_embedding
-    with gr.Accordion("Advanced", open=False, elem_id="advanced"):
-        guidance = gr.Slider(
-            0,
-            MAX_GUIDANCE,
-            value=spec.default_guidance_scale,
-            step=0.1,
-            label="Guidance",
-            info=None if acts else NO_GUIDANCE,
-            interactive=acts,
-            elem_id="guidance",
-        )
-        negative = gr.Textbox(
-            value="",
-            label="Avoid",
-            placeholder="What should not be in the picture",
-            lines=2,
-            max_lines=4,
-            elem_id="negative",
-        )
-        true_cfg = gr.Slider(
-            MIN_TRUE_CFG,
-            MAX_GUIDANCE,
-            value=DEFAULT_TRUE_CFG,
-            step=0.1,
-            label="How strongly to avoid it",
-            info=NO_NEGATIVE,
-            interactive=False,
-            elem_id="true-cfg",
-        )
+    guidance = gr.Slider(
+        0,
+        MAX_GUIDANCE,
+        value=spec.default_guidance_scale,
+        step=0.1,
+        label="Guidance",
+        info=None if acts else NO_GUIDANCE,
+        interactive=acts,
+        elem_id="guidance",
+    )
+    negative = gr.Textbox(
+        value="",
+        label="Avoid",
+        placeholder="What should not be in the picture",
+        lines=2,
+        max_lines=4,
+        elem_id="negative",
+    )
+    true_cfg = gr.Slider(
+        MIN_TRUE_CFG,
+        MAX_GUIDANCE,
+        value=DEFAULT_TRUE_CFG,
+        step=0.1,
+        label="How strongly to avoid it",
+        info=NO_NEGATIVE,
+        interactive=False,
+        elem_id="true-cfg",
+    )
     return GuidanceControls(guidance, negative, true_cfg)

@@ -20,6 +20,7 @@ from studio.ui.form import (
     defaults,
     draft_of,
     from_settings,
+    offer_of,
     received,
 )
 from studio.ui.history import form_updates
@@ -27,6 +28,8 @@ from studio.ui.layout import Page
 from studio.ui.notes import plan_line, plan_problem, problem, strength_note, told
 from studio.ui.sizes import CUSTOM, MATCH, areas
 from studio.ui.source import UploadLimits, read_upload, source_card, upload_size
+from studio.ui.step_cache import choice_of
+from studio.ui.step_cache import note as cache_note
 
 Updates = dict[Block, Any]
 
@@ -43,12 +46,13 @@ class Editing:
         self._jobs = jobs
         self._page = page
         self._limits = limits
+        self._offer = offer_of(jobs)
         self._has_areas = len(areas(jobs.spec)) > 1
 
     def restore(self, stored: object) -> Updates:
         """The form as this browser left it, all but the prompt (`RESTORE_PROMPT_JS`)."""
         kept = stored if isinstance(stored, dict) else {}
-        values = checked(kept, self._jobs.spec, self._jobs.max_images)
+        values = checked(kept, self._offer)
         updates = form_updates(self._page, values)
         del updates[self._page.prompt]
         return updates
@@ -56,7 +60,7 @@ class Editing:
     def plan(self, *inputs: Any) -> Updates:
         """What Generate would make, and which controls act; `inputs` as for submit."""
         *raw, upload, is_present = inputs
-        values = received(raw, self._jobs.spec)
+        values = received(raw, self._offer)
         line, request = self._plan(values, upload if is_present else None)
         return {self._page.plan: line} | self._acting(values, request)
 
@@ -83,7 +87,7 @@ class Editing:
     def drop_source(self, shape: str) -> Updates:
         """Back to a picture from the prompt alone; there is nothing to match any more."""
         updates = self._without_source() | {self._page.problem: ""}
-        base = defaults(self._jobs.spec).shape
+        base = defaults(self._offer).shape
         return updates | ({self._page.shape.shape: base} if shape == MATCH else {})
 
     def use_source_settings(self, upload: str | None) -> Updates:
@@ -95,7 +99,7 @@ class Editing:
             return self._without_source() | {page.problem: problem(error)}
         if settings is None:
             return self._without_source()
-        values = from_settings(settings, self._jobs.spec, self._jobs.max_images)
+        values = from_settings(settings, self._offer)
         said = told("The settings from that file are in the form now.")
         return self._without_source() | form_updates(page, values) | {page.problem: said}
 
@@ -150,5 +154,8 @@ class Editing:
             ),
             page.guidance.true_cfg_scale: gr.update(
                 interactive=avoids, info=DOUBLE_TIME if avoids else NO_NEGATIVE
+            ),
+            page.cache.note: cache_note(
+                choice_of(values.cache, values.cache_rule), self._offer.cache
             ),
         }

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines.specs import ModelSpec
 from studio.errors import BadRequest
+from studio.jobs import Jobs
 from studio.request import (
     DEFAULT_QUALITY,
     DEFAULT_STRENGTH,
@@ -16,7 +17,9 @@ from studio.request import (
     SEED_LIMIT,
     Draft,
 )
+from studio.step_cache import CACHE_NAMES, CacheSetting, rule_from_dict
 from studio.ui.sizes import CUSTOM, MATCH, RATIOS, areas, shape_of, size_of
+from studio.ui.step_cache import choice_of, own_rule
 
 RANDOM, FIXED = "random", "fixed"
 MAX_PICTURES = 4
@@ -44,13 +47,30 @@ class FormValues:
     guidance_scale: float
     negative_prompt: str
     true_cfg_scale: float
+    cache: str
+    cache_rule: str  # of settings that were reused, where it has values of its own
 
 
 FIELDS: tuple[str, ...] = tuple(field.name for field in fields(FormValues))
 
 
-def defaults(spec: ModelSpec) -> FormValues:
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a form can hold: the limits of the model and of the studio."""
+
+    spec: ModelSpec
+    max_images: int
+    cache: CacheSetting
+
+
+def offer_of(jobs: Jobs) -> Offer:
+    """What this studio's form can hold."""
+    return Offer(jobs.spec, jobs.max_images, jobs.cache)
+
+
+def defaults(offer: Offer) -> FormValues:
     """An untouched form: nothing of it has to be changed for a good picture."""
+    spec = offer.spec
     shape, area = shape_of(spec.native_width, spec.native_height, spec)
     return FormValues(
         prompt="",
@@ -68,12 +88,14 @@ def defaults(spec: ModelSpec) -> FormValues:
         guidance_scale=spec.default_guidance_scale,
         negative_prompt="",
         true_cfg_scale=DEFAULT_TRUE_CFG,
+        cache=offer.cache.page_name(spec),
+        cache_rule="",
     )
 
 
-def received(values: Sequence[Any], spec: ModelSpec) -> FormValues:
+def received(values: Sequence[Any], offer: Offer) -> FormValues:
     """The controls as Gradio sends them: None for one that the browser has not built yet."""
-    base = defaults(spec)
+    base = defaults(offer)
     sent = {name: value for name, value in zip(FIELDS, values, strict=True) if value is not None}
     sizes = {name: sent.get(name) for name in ("width", "height")}  # None: the field was emptied
     return replace(base, **sent | sizes)
@@ -97,28 +119,31 @@ def draft_of(values: FormValues, spec: ModelSpec, source_size: tuple[int, int] |
         output_format=values.output_format,
         quality=None if values.output_format == "png" else round(values.quality),
         source_size=source_size,
+        cache=choice_of(values.cache, values.cache_rule),
     )
 
 
-def from_settings(settings: Mapping[str, Any], spec: ModelSpec, max_images: int) -> FormValues:
+def from_settings(settings: Mapping[str, Any], offer: Offer) -> FormValues:
     """The form for a picture's settings, from the history or from a file that anybody wrote."""
     raw = dict(settings)
     width, height = _whole(raw.get("width")), _whole(raw.get("height"))
     if width is not None and height is not None and width > 0 and height > 0:
-        raw["shape"], raw["area"] = shape_of(width, height, spec)
+        raw["shape"], raw["area"] = shape_of(width, height, offer.spec)
     if (seed := _whole(raw.get("seed"))) is not None:
         raw |= {"seed": str(seed), "seed_mode": FIXED}
     if not raw.get("negative_prompt"):
         raw.pop("true_cfg_scale", None)
     if not raw.get("has_source"):
         raw.pop("strength", None)
-    return checked(raw, spec, max_images)
+    rule = rule_from_dict(settings)
+    raw |= {"cache": rule.name, "cache_rule": own_rule(rule, offer.cache)}
+    return checked(raw, offer)
 
 
-def checked(raw: Mapping[str, Any], spec: ModelSpec, max_images: int) -> FormValues:
+def checked(raw: Mapping[str, Any], offer: Offer) -> FormValues:
     """Every value that the form can hold, and the default where one is missing or impossible."""
-    base = defaults(spec)
-    most = min(MAX_PICTURES, max_images)
+    base, spec = defaults(offer), offer.spec
+    most = min(MAX_PICTURES, offer.max_images)
     return replace(
         base,
         prompt=_text(raw.get("prompt")),
@@ -138,6 +163,8 @@ def checked(raw: Mapping[str, Any], spec: ModelSpec, max_images: int) -> FormVal
         true_cfg_scale=_within(
             raw.get("true_cfg_scale"), MIN_TRUE_CFG, MAX_GUIDANCE, base.true_cfg_scale
         ),
+        cache=_one_of(raw.get("cache"), CACHE_NAMES, base.cache),
+        cache_rule=_text(raw.get("cache_rule")),
     )
 
 

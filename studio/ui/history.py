@@ -8,7 +8,7 @@ from gradio.blocks import Block
 from studio.errors import StudioError
 from studio.job import Picture
 from studio.jobs import Jobs
-from studio.ui.form import from_settings
+from studio.ui.form import from_settings, offer_of
 from studio.ui.layout import Page
 from studio.ui.notes import problem, told
 from studio.ui.owner import owner_of
@@ -62,7 +62,7 @@ class History:
         except StudioError as error:
             return {page.problem: problem(error)}
         settings = picture.request.to_dict() | {"seed": picture.seed, "count": 1}
-        values = from_settings(settings, self._jobs.spec, self._jobs.max_images)
+        values = from_settings(settings, offer_of(self._jobs))
         said = "The settings of that picture are in the form now."
         if picture.request.has_source:
             said += " It started from a source picture: add it again to repeat it."

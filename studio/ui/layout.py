@@ -6,20 +6,22 @@ import gradio as gr
 
 from pipelines.specs import ModelSpec
 from studio.ui.controls import (
+    CacheControls,
     GuidanceControls,
     OutputControls,
     SeedControls,
     ShapeControls,
     SourceControls,
+    build_cache,
     build_guidance,
     build_output,
     build_seed,
     build_shape,
     build_source,
 )
-from studio.ui.form import MAX_PICTURES
+from studio.ui.form import MAX_PICTURES, Offer, defaults
 
-Control = gr.Textbox | gr.Radio | gr.Number | gr.Slider
+Control = gr.Textbox | gr.Radio | gr.Number | gr.Slider | gr.Dropdown
 
 _BRIDGE_JS = "window.studioTell = (event, data) => trigger(event, data);"
 
@@ -43,6 +45,7 @@ class Page:
     seed: SeedControls
     output: OutputControls
     guidance: GuidanceControls
+    cache: CacheControls
     bridge: gr.HTML  # what a click inside an HTML fragment asks for
     submitted: gr.Textbox  # id of the job handed in by this page last
     reported: gr.Textbox  # the same, once the stage has shown it
@@ -69,11 +72,14 @@ class Page:
             self.guidance.guidance_scale,
             self.guidance.negative_prompt,
             self.guidance.true_cfg_scale,
+            self.cache.name,
+            self.cache.rule,
         ]
 
 
-def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
+def build_layout(offer: Offer, *, page_size: int) -> Page:
     """All components, inside the current `gr.Blocks`."""
+    spec = offer.spec
     with gr.Column(elem_id="studio"):
         topbar = gr.HTML(elem_id="topbar", apply_default_css=False, js_on_load=None)
         with gr.Column(elem_id="main"):
@@ -95,11 +101,13 @@ def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
         with gr.Column(elem_id="panel"):
             source = build_source()
             shape = build_shape(spec)
-            count = _count(min(MAX_PICTURES, max_images))
+            count = _count(min(MAX_PICTURES, offer.max_images))
             steps = _steps(spec)
             seed = build_seed()
             output = build_output()
-            guidance = build_guidance(spec)
+            with gr.Accordion("Advanced", open=False, elem_id="advanced"):
+                cache = build_cache(defaults(offer).cache)
+                guidance = build_guidance(spec)
         bridge = gr.HTML(elem_id="bridge", apply_default_css=False, js_on_load=_BRIDGE_JS)
         submitted = gr.Textbox("", elem_id="submitted", visible="hidden", show_label=False)
         reported = gr.Textbox("", elem_id="reported", visible="hidden", show_label=False)
@@ -125,6 +133,7 @@ def build_layout(spec: ModelSpec, *, max_images: int, page_size: int) -> Page:
         seed=seed,
         output=output,
         guidance=guidance,
+        cache=cache,
         bridge=bridge,
         submitted=submitted,
         reported=reported,

@@ -17,7 +17,7 @@ from gradio.blocks import Block
 from studio.errors import NotFound, StudioError
 from studio.job import JobView, Picture
 from studio.jobs import Jobs
-from studio.ui.form import FormValues, draft_of, received
+from studio.ui.form import FormValues, draft_of, offer_of, received
 from studio.ui.history import read_history
 from studio.ui.layout import Page
 from studio.ui.notes import problem, seed_note
@@ -52,7 +52,7 @@ class Making:
         upload = path if is_present else None
         page = self._page
         try:
-            view = self._submit(received(values, self._jobs.spec), upload, owner_of(request))
+            view = self._submit(received(values, offer_of(self._jobs)), upload, owner_of(request))
         except StudioError as error:
             return {page.problem: problem(error)}
         return {

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from studio.jobs import Jobs
 from studio.ui.editing import Editing
+from studio.ui.form import offer_of
 from studio.ui.history import PAGE_SIZE, History
 from studio.ui.layout import build_layout
 from studio.ui.making import Making
@@ -40,7 +41,7 @@ def build_page(
         delete_cache=(UPLOADS_SWEPT_EVERY_S, UPLOADS_KEPT_S),
     )
     with demo:
-        page = build_layout(jobs.spec, max_images=jobs.max_images, page_size=PAGE_SIZE)
+        page = build_layout(offer_of(jobs), page_size=PAGE_SIZE)
         wire(
             demo,
             page,

@@ -9,6 +9,7 @@ import json
 from html import escape
 
 from studio.job import Picture
+from studio.ui.step_cache import cache_fact
 
 
 def shot(picture: Picture, *, is_thumbnail: bool) -> str:
@@ -20,6 +21,7 @@ def shot(picture: Picture, *, is_thumbnail: bool) -> str:
         f"<button type='button' class='shot' aria-label='{_attribute(label)}' "
         f"data-picture='{_attribute(picture.id)}' data-content='{_attribute(_href(picture))}' "
         f"data-name='{_attribute(file_name(picture))}' "
+        f"data-cache='{_attribute(cache_fact(picture))}' "
         f"data-settings='{_attribute(json.dumps(shown_settings(picture)))}'>"
         f"<img src='{_attribute(path.lstrip('/'))}' alt='' width='{picture.width}' "
         f"height='{picture.height}' decoding='async'{lazy}></button>"
@@ -28,7 +30,12 @@ def shot(picture: Picture, *, is_thumbnail: bool) -> str:
 
 def shown_settings(picture: Picture) -> dict[str, object]:
     """What "copy settings" copies: the picture's own seed, and nothing that did not act."""
-    values = picture.request.to_dict() | {"seed": picture.seed, "count": 1}
+    values = picture.request.to_dict() | {
+        "seed": picture.seed,
+        "count": 1,
+        "steps_computed": picture.steps_computed,
+        "steps_predicted": picture.steps_predicted,
+    }
     if not picture.request.has_source:
         values.pop("strength")
     if not picture.request.guidance_scale:

@@ -9,6 +9,7 @@ from studio.engine.protocol import EngineStatus
 from studio.job import JobView, Picture
 from studio.ui.notes import steps_words, warnings
 from studio.ui.shots import shot
+from studio.ui.step_cache import steps_made
 
 _OPENING = frozenset({"starting", "loading", "restarting"})
 
@@ -63,7 +64,8 @@ def done_stage(pictures: Sequence[Picture], count: int) -> str:
         return _message("stopped", "Nothing here any more", "These pictures were deleted.")
     first = pictures[0]
     cells = [shot(picture, is_thumbnail=False) for picture in pictures]
-    facts = [f"{first.width} × {first.height} px", _seeds(pictures), steps_words(first.request)]
+    steps = steps_words(first.request) + steps_made(pictures)
+    facts = [f"{first.width} × {first.height} px", _seeds(pictures), steps]
     return (
         f"{_grid(cells, first.width / first.height, 'done')}"
         f"<p class='caption' role='status'>"

@@ -89,9 +89,12 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
             seed.seed,
             page.output.quality,
             page.guidance.true_cfg_scale,
+            page.cache.note,
         ],
         trigger_mode="always_last",
     )
+    # Values that settings brought along are gone once a person chooses a cache.
+    _on(page.cache.name.input, None, outputs=page.cache.rule, js="() => ''")
     _on(page.prompt.input, None, outputs=page.problem, js="() => ''")
     _on([control.change for control in form], None, inputs=form, outputs=page.stored, js=KEEP_JS)
     _on(seed.reuse.click, editing.reuse_seed, inputs=seed.last, outputs=[seed.mode, seed.seed])

@@ -40,7 +40,8 @@ def serve(connection: Connection, message: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     pixels = np.zeros((message.height, message.width, 3), np.uint8)
     for index, seed in enumerate(message.seeds):
-        connection.send(render.PictureDone(message.id, index, seed, pixels, message.steps))
+        steps = message.steps
+        connection.send(render.PictureDone(message.id, index, seed, pixels, steps, steps, 0))
     connection.send(render.RequestDone(message.id))
 
 

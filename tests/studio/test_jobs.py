@@ -198,7 +198,7 @@ def test_only_missing_pictures_are_made_again(tmp_path: Path) -> None:
     before = restarted(tmp_path, engine)
     job = submit(before, count=3)
     record = before.library.job(job.id, "me")
-    encoded = EncodedPicture(1, 8, 6, 256, 192, b"x", b"x")
+    encoded = EncodedPicture(1, 8, 6, 0, 256, 192, b"x", b"x")
     before.library.add_picture(before.library.store_picture(record, encoded))
     before.close()
     second = FakeEngine()

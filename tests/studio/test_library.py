@@ -11,16 +11,18 @@ from studio.files import LEFTOVER_AGE_S
 from studio.job import Picture
 from studio.library import EncodedPicture, JobRecord, Library
 from studio.request import Draft, settle
+from studio.step_cache import CacheChoice
 from tests.studio.conftest import SPEC
 
 
 def record_of(job_id: str = "job", owner: str = "me") -> JobRecord:
-    request, _ = settle(Draft("🍎 an apple\nwith a leaf"), SPEC, max_images=1)
+    draft = Draft("🍎 an apple\nwith a leaf", cache=CacheChoice("fast", {"max_skips": 2}))
+    request, _ = settle(draft, SPEC, max_images=1)
     return JobRecord(job_id, owner, "page", request, time.time())
 
 
 def encoded() -> EncodedPicture:
-    return EncodedPicture(0, 7, 6, 256, 192, content=b"picture", thumbnail=b"thumbnail")
+    return EncodedPicture(0, 7, 6, 2, 256, 192, content=b"picture", thumbnail=b"thumbnail")
 
 
 def keep(library: Library) -> Picture:
@@ -44,6 +46,7 @@ def test_a_job_and_its_picture_come_back_as_they_were(tmp_path: Path) -> None:
     after = Library(tmp_path)
     assert after.job("job", "me") == record
     assert after.picture(picture.id, "me") == picture
+    assert (picture.steps_computed, picture.steps_predicted) == (4, 2)
     assert after.content_path(picture.id, "me").read_bytes() == b"picture"
     assert after.thumbnail_path(picture.id, "me").read_bytes() == b"thumbnail"
     after.close()

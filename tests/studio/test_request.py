@@ -1,12 +1,15 @@
 """What is refused, what is changed with a word, and what is filled in."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pipelines.cache_rules import OFF, PRESETS, resolve
 from studio.errors import BadRequest
 from studio.request import SEED_LIMIT, Draft, PictureRequest, default_size, settle
+from studio.step_cache import CACHE_FIELDS, CacheChoice, CacheSetting
 from tests.studio.conftest import SPEC
 
 
@@ -133,6 +136,27 @@ def test_seeds_of_a_request_wrap_around() -> None:
     assert [request.seed_of(0), request.seed_of(1)] == [SEED_LIMIT - 1, 0]
 
 
+def test_the_cache_is_the_studios_unless_the_request_says_otherwise() -> None:
+    fast = CacheSetting(PRESETS["fast"])
+    assert plan()[0].cache == OFF
+    assert settle(Draft("x"), SPEC, max_images=1, cache=fast)[0].cache == PRESETS["fast"]
+    own = Draft("x", cache=CacheChoice("taylorseer", {"cache_interval": 3}))
+    request, _ = settle(own, SPEC, max_images=1, cache=fast)
+    assert request.cache == resolve("taylorseer", cache_interval=3)
+    assert refused(cache=CacheChoice("off", {"max_skips": 2})).param == "max_skips"
+
+
+def test_a_request_from_before_the_cache_had_none() -> None:
+    request, _ = plan(cache=CacheChoice("fast"))
+    kept = request.to_dict()
+    for name in ("cache", *CACHE_FIELDS):
+        kept.pop(name, None)
+    assert PictureRequest.from_dict(kept) == replace(request, cache=OFF)
+
+
 def test_a_request_survives_its_dictionary_and_unknown_fields() -> None:
-    request, _ = plan(prompt="🍎\nline", seed=3)
-    assert PictureRequest.from_dict(request.to_dict() | {"of_a_later_version": 1}) == request
+    own = CacheChoice("balanced", {"residual_threshold": 0.25, "taylor_order": 2})
+    request, _ = plan(prompt="🍎\nline", seed=3, cache=own)
+    assert request.cache == resolve("balanced", residual_threshold=0.25, taylor_order=2)
+    kept = json.loads(json.dumps(request.to_dict() | {"of_a_later_version": 1}))
+    assert PictureRequest.from_dict(kept) == request

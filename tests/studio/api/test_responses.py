@@ -13,7 +13,9 @@ import pytest
 from openai import OpenAI
 from PIL import Image
 
+from pipelines.cache_rules import OFF, PRESETS, resolve
 from studio.pictures import read_settings
+from tests.fake_engine import predicted_steps
 from tests.running import RunningStudio
 from tests.studio.conftest import wait_until
 
@@ -79,6 +81,79 @@ def test_formats_carry_their_settings(http: httpx.Client, name: str) -> None:
     settings = read_settings(data)
     assert settings is not None
     assert (settings["prompt"], settings["seed"]) == ("an apple", 42)
+    assert (settings["cache"], settings["steps_computed"], settings["steps_predicted"]) == (
+        "off",
+        6,
+        0,
+    )
+
+
+@pytest.mark.parametrize("name", ["png", "jpeg", "webp"])
+def test_a_step_cache_is_told_by_answer_file_and_history(
+    http: httpx.Client, studio: RunningStudio, name: str
+) -> None:
+    asked = {"cache": "balanced", "residual_threshold": 0.3, "taylor_order": 2, "warmup_steps": 3}
+    answer = post(http, body(output_format=name, steps=12, **asked))
+    part = answer["output"][0]["content"][0]
+    rule = resolve("balanced", residual_threshold=0.3, taylor_order=2, warmup_steps=3)
+    assert studio.engine.received[-1].cache == rule
+    predicted = predicted_steps(rule, 12)
+    expected = asked | {
+        "max_skips": PRESETS["balanced"].max_skips,
+        "steps_computed": 12 - predicted,
+        "steps_predicted": predicted,
+    }
+    assert 0 < predicted < 12
+    newest = http.get("/v1/images", params={"limit": 1}).json()["data"][0]
+    file = read_settings(base64.b64decode(part["image_data"]))
+    assert file is not None
+    for told in (part, file, newest | newest["settings"]):
+        assert {key: told.get(key) for key in expected} == expected
+    assert newest["id"] == part["id"]
+
+
+def test_a_request_that_names_no_cache_is_exact(http: httpx.Client, studio: RunningStudio) -> None:
+    part = post(http, body())["output"][0]["content"][0]
+    assert studio.engine.received[-1].cache == OFF
+    assert (part["cache"], part["steps_computed"], part["steps_predicted"]) == ("off", 6, 0)
+    assert "residual_threshold" not in part
+
+
+def test_a_cache_that_spares_nothing_is_said(http: httpx.Client) -> None:
+    answer = post(http, body(cache="taylorseer", warmup_steps=6))
+    said = [(warning["code"], warning["param"]) for warning in answer["warnings"]]
+    assert said == [("cache_idle", "provider_options.image.warmup_steps")]
+    assert answer["output"][0]["content"][0]["steps_predicted"] == 0
+
+
+BAD_CACHES: list[tuple[dict[str, Any], str, str]] = [
+    ({"cache": "slow"}, "cache", "'first_block_caching'"),
+    ({"cache": 1}, "cache", "'off'"),
+    ({"cache": {"name": "fast"}}, "cache", "'off'"),
+    ({"cache": "fast", "residual_threshold": -0.1}, "residual_threshold", "from 0 to 1"),
+    ({"cache": "fast", "residual_threshold": "0.1"}, "residual_threshold", "from 0 to 1"),
+    ({"cache": "fast", "taylor_order": 3}, "taylor_order", "from 0 to 2"),
+    ({"cache": "fast", "warmup_steps": -1}, "warmup_steps", "from 0 to 100"),
+    ({"cache": "fast", "warmup_steps": 2.5}, "warmup_steps", "whole number from 0 to 100"),
+    ({"cache": "fast", "warmup_steps": True}, "warmup_steps", "whole number"),
+    ({"cache": "fast", "max_skips": 10**400}, "max_skips", "from 0 to 100"),
+    ({"cache": "taylorseer", "cache_interval": 0}, "cache_interval", "from 1 to 100"),
+    ({"cache": "fast", "cache_interval": 5}, "cache_interval", "taylorseer, not fast"),
+    ({"max_skips": 5}, "max_skips", "not off"),
+    ({"cache": "off", "taylor_order": 1}, "taylor_order", "not off"),
+    ({"cache": "fast", "taylor": 1}, "taylor", "not known"),
+]
+
+
+@pytest.mark.parametrize(("options", "param", "says"), BAD_CACHES)
+def test_bad_caches_are_refused_with_field_and_range(
+    http: httpx.Client, options: dict[str, Any], param: str, says: str
+) -> None:
+    answer = http.post("/v1/responses", json=body(**options))
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["param"] == f"provider_options.image.{param}"
+    assert says in error["message"]
 
 
 def test_image_to_image_says_the_steps_that_ran(http: httpx.Client) -> None:

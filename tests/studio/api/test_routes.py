@@ -14,7 +14,9 @@ API = Path(__file__).resolve().parents[3] / "studio" / "api"
 def test_models(http: httpx.Client) -> None:
     models = http.get("/v1/models").json()
     assert [model["id"] for model in models["data"]] == ["tiny"]
-    assert http.get("/v1/models/tiny").json()["image"]["size_multiple"] == 16
+    image = http.get("/v1/models/tiny").json()["image"]
+    assert (image["size_multiple"], image["default_cache"]) == (16, "off")
+    assert "balanced" in image["caches"]
     assert http.get("/v1/models/black-forest-labs/FLUX.1-dev").status_code == 404
 
 
@@ -22,6 +24,21 @@ def test_health_and_version(http: httpx.Client) -> None:
     assert http.get("/health/live").status_code == 200
     assert http.get("/health/ready").json()["status"] == "ready"
     assert http.get("/version").json()["version"]
+
+
+def test_ready_counts_the_steps_of_finished_pictures(http: httpx.Client) -> None:
+    def counts() -> tuple[int, int]:
+        status = http.get("/health/ready").json()
+        return status["steps_computed"], status["steps_predicted"]
+
+    before = counts()
+    image = {"cache": "fast", "steps": 10, "num_images": 2}
+    body = {"model": "tiny", "input": "x", "provider_options": {"image": image}}
+    parts = http.post("/v1/responses", json=body).json()["output"][0]["content"]
+    for place, key in enumerate(("steps_computed", "steps_predicted")):
+        made = sum(part[key] for part in parts)
+        assert made > 0
+        assert counts()[place] - before[place] == made
 
 
 def test_ready_is_about_the_worker(http: httpx.Client, studio: RunningStudio) -> None:

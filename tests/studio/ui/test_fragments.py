@@ -7,14 +7,18 @@ import gradio as gr
 import pytest
 from starlette.requests import Request
 
+from pipelines.cache_rules import PRESETS, CacheRule, resolve
 from studio.engine.protocol import EngineStatus
 from studio.errors import BadRequest
 from studio.job import JobView, Picture, Status
 from studio.request import Draft, Notice, settle
+from studio.step_cache import CACHE_NAMES, UNSET, CacheChoice, CacheSetting, rule_from_dict
 from studio.ui.notes import plan_line, problem, seed_note, strength_words, told, warnings
 from studio.ui.owner import owner_of
 from studio.ui.shots import file_name, shown_settings, strip
 from studio.ui.stage import done_stage, idle_stage, job_stage, progress_words
+from studio.ui.step_cache import choice_of, choices, own_rule
+from studio.ui.step_cache import note as cache_note
 from studio.ui.topbar import topbar
 from tests.studio.conftest import SPEC
 
@@ -22,7 +26,7 @@ EVIL = """<script>alert(1)</script>"><img src=x onerror='alert(2)'>&lt;"""
 READY = EngineStatus("ready")
 REQUEST = settle(Draft(EVIL, seed=5, count=2), SPEC, max_images=4)[0]
 PICTURE = Picture(
-    "id-1", "job-1", "me", 0, 5, 256, 192, "png", 6, 0.0, replace(REQUEST, output_format="png")
+    "id-1", "job-1", "me", 0, 5, 256, 192, "png", 6, 0, 0.0, replace(REQUEST, output_format="png")
 )
 
 
@@ -86,6 +90,41 @@ def test_copied_settings_name_only_what_acted() -> None:
     settings = shown_settings(PICTURE)
     assert settings["seed"] == 5 and settings["count"] == 1
     assert "strength" not in settings and "quality" not in settings
+
+
+def with_cache(picture: Picture, rule: CacheRule, predicted: int) -> Picture:
+    request = replace(picture.request, cache=rule)
+    return replace(picture, request=request, steps_predicted=predicted)
+
+
+def test_the_caption_says_how_many_steps_were_predicted() -> None:
+    calm, lively = (with_cache(PICTURE, PRESETS["balanced"], count) for count in (4, 1))
+    assert "6 steps, 2 computed, 4 predicted<" in done_stage([calm], 1)
+    assert "6 steps, 2 to 5 computed, 1 to 4 predicted<" in done_stage([calm, lively], 2)
+    assert "6 steps<" in done_stage([PICTURE], 1)
+
+
+def test_the_large_view_and_copied_settings_name_the_cache() -> None:
+    fast = with_cache(PICTURE, resolve("fast", max_skips=9), 4)
+    assert "data-cache='Fast, 2 computed, 4 predicted'" in strip((fast,), has_more=False)
+    assert "data-cache='Off (exact)'" in strip((PICTURE,), has_more=False)
+    settings = shown_settings(fast)
+    assert rule_from_dict(settings) == fast.request.cache
+    assert (settings["steps_computed"], settings["steps_predicted"]) == (2, 4)
+
+
+def test_every_cache_has_a_label_and_a_note() -> None:
+    assert [name for _, name in choices()] == list(CACHE_NAMES)
+    notes = {cache_note(CacheChoice(name), UNSET) for name in CACHE_NAMES}
+    assert len(notes) == len(CACHE_NAMES)
+
+
+def test_the_note_names_values_that_are_not_the_studios() -> None:
+    rule = resolve("balanced", max_skips=9)
+    choice = choice_of("balanced", own_rule(rule, UNSET))
+    assert "max_skips 9." in cache_note(choice, UNSET)
+    assert "max_skips" not in cache_note(choice, CacheSetting(rule))
+    assert own_rule(rule, CacheSetting(rule)) == ""
 
 
 def test_a_download_has_a_plain_name() -> None:
