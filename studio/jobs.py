@@ -23,6 +23,7 @@ from studio.pictures import fit_picture
 from studio.request import Draft, Notice, PictureRequest, settle
 from studio.step_cache import UNSET, CacheSetting
 from studio.watch import Bell, Bells
+from studio.world import World
 
 Pixels = NDArray[np.uint8]
 
@@ -39,8 +40,10 @@ class Jobs:
         queue_capacity: int = 64,
         max_images: int = 4,
         cache: CacheSetting = UNSET,
+        world: World | None = None,
     ) -> None:
         self.spec = spec
+        self.world = world  # what the model can draw, where that is told
         self.max_images = max_images
         self.cache = cache
         self.library = library  # where the API finds the files that it serves

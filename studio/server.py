@@ -19,6 +19,7 @@ from studio.engine.protocol import Engine
 from studio.jobs import Jobs
 from studio.library import Library
 from studio.settings import Settings
+from studio.world import read_world
 
 
 def make_jobs(settings: Settings, spec: ModelSpec, engine: Engine) -> Jobs:
@@ -30,6 +31,7 @@ def make_jobs(settings: Settings, spec: ModelSpec, engine: Engine) -> Jobs:
         queue_capacity=settings.queue_size,
         max_images=settings.max_images,
         cache=settings.cache_setting,
+        world=read_world(spec.source),
     )
 
 

@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
+from pipelines.specs import ModelSpec
 from studio.server import create_app, make_jobs, make_policy
 from studio.serving import Server, address, bind
 from studio.settings import Settings
@@ -16,13 +17,15 @@ START_TIMEOUT_S = 30.0
 class RunningStudio:
     """`with RunningStudio(folder, engine) as studio:` serves at `studio.url` until the end."""
 
-    def __init__(self, folder: Path, engine: FakeEngine, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, engine: FakeEngine, *, spec: ModelSpec = SPEC, **settings: Any
+    ) -> None:
         import uvicorn
 
         values: dict[str, Any] = {"data_dir": folder, "port": 0, "_env_file": None} | settings
         self.settings = Settings(**values)
         self.engine = engine
-        self.jobs = make_jobs(self.settings, SPEC, engine)
+        self.jobs = make_jobs(self.settings, spec, engine)
         self.policy = make_policy(self.settings)
         self._sock = bind("127.0.0.1", 0)
         self.url = address(self._sock)

@@ -56,7 +56,7 @@ def describe() -> dict[str, Any]:
 
 
 def _object(emoji: Emoji) -> dict[str, Any]:
-    """``colour`` is the natural one, "" where people name none."""
+    """``colour`` is the natural one, "" where people name none; ``plural`` of the name alike."""
     names = [noun.singular.replace("_", " ") for noun in NOUNS[emoji.name]]
     return {
         "name": emoji.name,
@@ -64,6 +64,7 @@ def _object(emoji: Emoji) -> dict[str, Any]:
         "colour": emoji.colour,
         "is_paintable": emoji.is_paintable,
         "is_countable": emoji.is_countable,
+        "plural": NOUNS[emoji.name][0].plural.replace("_", " "),
     }
 
 

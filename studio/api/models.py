@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from studio.errors import NotFound
 from studio.jobs import Jobs
 from studio.step_cache import CACHE_NAMES, NOTHING_SAID
+from studio.world import World
 
 
 def models_router(jobs: Jobs) -> APIRouter:
@@ -20,18 +21,33 @@ def models_router(jobs: Jobs) -> APIRouter:
         """The models that `model` may name."""
         return {"object": "list", "data": [entry]}
 
+    @router.get("/models/{name:path}/world")
+    async def get_world(name: str) -> World:
+        """What the model can draw and how to ask for it, where `has_world` is true."""
+        _check_name(name, spec.name)
+        if jobs.world is None:
+            raise NotFound(
+                f"{spec.name} comes without a list of what it draws: try any prompt.",
+                code="no_world",
+            )
+        return jobs.world
+
     @router.get("/models/{name:path}")
     async def get_model(name: str) -> dict[str, Any]:
         """One model's limits and defaults."""
-        if name != spec.name:
-            raise NotFound(
-                f"There is no model {name[:100]!r} here; this studio serves {spec.name!r}.",
-                param="model",
-                code="model_not_found",
-            )
+        _check_name(name, spec.name)
         return entry
 
     return router
+
+
+def _check_name(name: str, served: str) -> None:
+    if name != served:
+        raise NotFound(
+            f"There is no model {name[:100]!r} here; this studio serves {served!r}.",
+            param="model",
+            code="model_not_found",
+        )
 
 
 def _entry(jobs: Jobs) -> dict[str, Any]:
@@ -53,6 +69,7 @@ def _entry(jobs: Jobs) -> dict[str, Any]:
             "default_guidance_scale": spec.default_guidance_scale,
             "has_guidance_embedding": spec.has_guidance_embedding,
             "max_prompt_tokens": spec.max_sequence_length,
+            "has_world": jobs.world is not None,
             "caches": list(CACHE_NAMES),
             "default_cache": jobs.cache.rule_of(NOTHING_SAID).name,
         },

@@ -20,6 +20,8 @@ from studio.ui.controls import (
     build_source,
 )
 from studio.ui.form import MAX_PICTURES, Offer, defaults
+from studio.ui.world import world_tray
+from studio.world import World
 
 Control = gr.Textbox | gr.Radio | gr.Number | gr.Slider | gr.Dropdown
 
@@ -77,7 +79,7 @@ class Page:
         ]
 
 
-def build_layout(offer: Offer, *, page_size: int) -> Page:
+def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
     """All components, inside the current `gr.Blocks`."""
     spec = offer.spec
     with gr.Column(elem_id="studio"):
@@ -91,6 +93,10 @@ def build_layout(offer: Offer, *, page_size: int) -> Page:
             )
             with gr.Column(elem_id="dock"):
                 problem = gr.HTML(elem_id="problem", apply_default_css=False, js_on_load=None)
+                if world is not None:
+                    gr.HTML(
+                        world_tray(world), elem_id="world", apply_default_css=False, js_on_load=None
+                    )
                 with gr.Row(elem_id="dock-row"):
                     prompt = _prompt()
                     with gr.Column(elem_id="dock-buttons", scale=0, min_width=0):

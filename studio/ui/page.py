@@ -41,7 +41,7 @@ def build_page(
         delete_cache=(UPLOADS_SWEPT_EVERY_S, UPLOADS_KEPT_S),
     )
     with demo:
-        page = build_layout(offer_of(jobs), page_size=PAGE_SIZE)
+        page = build_layout(offer_of(jobs), world=jobs.world, page_size=PAGE_SIZE)
         wire(
             demo,
             page,
@@ -89,10 +89,14 @@ def mount_page(
 def _head() -> str:
     """Style and script. Gradio's own `css` would repeat every rule under a prefix of its own, and
     would keep only the prefixed copy of a media query, which then misses the dialogs."""
-    style, script = (
-        (_ASSETS / name).read_text(encoding="utf-8") for name in ("studio.css", "studio.js")
+    styles, scripts = (
+        [(_ASSETS / f"{name}.{kind}").read_text(encoding="utf-8") for name in ("studio", "world")]
+        for kind in ("css", "js")
     )
-    return f"<style>{style}</style><script>{script}</script>"
+    return "".join(
+        [f"<style>{text}</style>" for text in styles]
+        + [f"<script>{text}</script>" for text in scripts]
+    )
 
 
 def _examples() -> tuple[str, ...]:

@@ -1,12 +1,16 @@
 """Models, health, version, unknown routes; and no handler that blocks the loop."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.fake_engine import FakeEngine
 from tests.running import RunningStudio
+from tests.studio.conftest import SPEC
+from tests.worlds import small_world, write_world
 
 API = Path(__file__).resolve().parents[3] / "studio" / "api"
 
@@ -18,6 +22,22 @@ def test_models(http: httpx.Client) -> None:
     assert (image["size_multiple"], image["default_cache"]) == (16, "off")
     assert "balanced" in image["caches"]
     assert http.get("/v1/models/black-forest-labs/FLUX.1-dev").status_code == 404
+
+
+def test_what_a_model_draws_is_told_where_it_is_known(http: httpx.Client, tmp_path: Path) -> None:
+    assert http.get("/v1/models/tiny").json()["image"]["has_world"] is False
+    answer = http.get("/v1/models/tiny/world")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_world")
+    source = write_world(tmp_path / "model", small_world())
+    spec = replace(SPEC, name="a/painter", source=str(source))
+    with RunningStudio(tmp_path / "data", FakeEngine(), spec=spec) as studio:
+        models = f"{studio.url}/v1/models"
+        assert (
+            httpx.get(f"{models}/a/painter", trust_env=False).json()["image"]["has_world"] is True
+        )
+        assert httpx.get(f"{models}/a/painter/world", trust_env=False).json() == small_world()
+        answer = httpx.get(f"{models}/other/world", trust_env=False)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
 
 def test_health_and_version(http: httpx.Client) -> None:
