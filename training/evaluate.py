@@ -18,6 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import diffusers
+import transformers
+
 from benchmarks.report import machine
 from pipelines.specs import find_spec
 from training import autoencoder, budget, drawing, edits, judge, studies
@@ -96,7 +99,7 @@ class Evaluation:
             return self._strangers()
         numbers: dict[str, Callable[[], studies.Numbers]] = {
             "steps": lambda: studies.half_steps(bench, wishes, self.full()),
-            "guidance": lambda: studies.guidance(bench, wishes),
+            "guidance": lambda: studies.guidance(bench, wishes, self.full()),
             "negative": lambda: studies.negatives(bench),
             "variety": lambda: studies.variety(bench, wishes),
             "sizes": lambda: studies.sizes(bench, wishes),
@@ -196,6 +199,9 @@ def bench_of(args: argparse.Namespace) -> studies.Bench:
 
 def main() -> None:
     args = parser().parse_args()
+    for library in (diffusers.utils.logging, transformers.utils.logging):
+        library.set_verbosity_error()  # they warn of every cut prompt, with its padding
+        library.disable_progress_bar()
     began = time.monotonic()
     evaluation = Evaluation(bench_of(args), args.model, args.icons)
     names = ["edits"] if args.edits else args.parts

@@ -13,8 +13,10 @@ import numpy as np
 from PIL import Image
 
 STRIP = 0.02  # of the width
-HIDDEN = 300.0  # squared difference a row: the middle counts where both borders are hidden
-DIFFERENCE = 40  # of 255, in the channel that differs most; blur and noise of a decode stay below
+NOISE = 6  # of a row's colour against the next, all channels: no change of the background
+HIDDEN = 4.0  # the price of a row in the middle, which is for rows with both borders hidden
+DIFFERENCE = (14, 40)  # of 255, in the channel that differs most: least and most
+EDGE = 0.06  # of the shorter side
 CELLS = 64  # of the grid along the shorter side
 FILLED = 0.3  # share of a cell's pixels
 SPECKLE = 0.004  # of the picture's area: stars and snowflakes are smaller, small objects larger
@@ -53,7 +55,21 @@ class Box:
         down = max(self.top - other.bottom, other.top - self.bottom)
         return max(across, down, 0)
 
+    def holds(self, other: Box) -> bool:
+        """Whether the other lies within."""
+        return self == self.joined(other)
+
+    def cut(self, share: float, is_across: bool) -> tuple[Box, Box]:
+        """Left and right part, or upper and lower one, the first with ``share`` of the box."""
+        left, top, right, bottom = self.left, self.top, self.right, self.bottom
+        if is_across:
+            y = top + round(share * self.height)
+            return Box(left, top, right, y), Box(left, y, right, bottom)
+        x = left + round(share * self.width)
+        return Box(left, top, x, bottom), Box(x, top, right, bottom)
+
     def joined(self, other: Box) -> Box:
+        """The smallest box that holds both."""
         return Box(
             min(self.left, other.left),
             min(self.top, other.top),
@@ -68,16 +84,13 @@ def background_rows(pixels: np.ndarray) -> np.ndarray:
     An object may hide a border in some rows: of all ways down the picture that take the left, the
     middle or the right strip's colour in each row, the one whose colour changes least (Viterbi).
     """
-    width = max(2, round(STRIP * pixels.shape[1]))
-    middle = (pixels.shape[1] - width) // 2
-    strips = (pixels[:, :width], pixels[:, middle : middle + width], pixels[:, -width:])
-    colours = np.stack([np.median(strip, 1) for strip in strips], 1)  # [height, 3 strips, 3]
-    distrust = np.array([0.0, HIDDEN, 0.0])
+    colours = _strips(pixels)
+    distrust = np.array([0.0, HIDDEN, 0.0])  # left, middle, right
     costs = distrust
     came_from = []
     for above, row in pairwise(colours):
-        # Squares: many small changes by noise cost less than one step onto an object.
-        steps = costs[:, None] + np.square(above[:, None] - row[None]).sum(-1) + distrust
+        changes = np.abs(above[:, None] - row[None]).sum(-1)
+        steps = costs[:, None] + (changes - NOISE).clip(0) + distrust
         came_from.append(steps.argmin(0))
         costs = steps.min(0)
     way = [int(costs.argmin())]
@@ -87,9 +100,30 @@ def background_rows(pixels: np.ndarray) -> np.ndarray:
     return rows
 
 
+def _strips(pixels: np.ndarray) -> np.ndarray:
+    """Colours of the left, middle and right strip: float [height, 3 strips, 3].
+
+    Medians of five rows: they take the noise away and keep a horizon where it is.
+    """
+    width = max(2, round(STRIP * pixels.shape[1]))
+    middle = (pixels.shape[1] - width) // 2
+    strips = [pixels[:, left : left + width] for left in (0, middle, pixels.shape[1] - width)]
+    colours = np.stack([np.median(strip, 1) for strip in strips], 1)
+    padded = np.pad(colours, ((2, 2), (0, 0), (0, 0)), mode="edge")
+    smooth: np.ndarray = np.median(np.lib.stride_tricks.sliding_window_view(padded, 5, 0), -1)
+    return smooth
+
+
 def foreground(pixels: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Where the picture (uint8 [h, w, 3]) is not its row's background [h, 3]: bool [h, w]."""
-    mask: np.ndarray = np.abs(pixels - rows[:, None]).max(-1) > DIFFERENCE
+    """Where the picture (uint8 [h, w, 3]) is not its row's background [h, 3]: bool [h, w].
+
+    How much is a difference follows from how even the picture's edge is: a drawing's is perfect.
+    """
+    difference = np.abs(pixels - rows[:, None]).max(-1)
+    width = max(2, round(EDGE * min(difference.shape)))
+    edges = (difference[:width], difference[-width:], difference[:, :width], difference[:, -width:])
+    uneven = np.percentile(np.concatenate([edge.ravel() for edge in edges]), 80)
+    mask: np.ndarray = difference > np.clip(3 * uneven, *DIFFERENCE)
     return mask
 
 
@@ -127,11 +161,12 @@ def _connected(filled: set[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _with_crumbs(parts: list[tuple[Box, int]], near_px: float) -> list[Box]:
-    """Parts, largest first; a small one beside a much larger one becomes a piece of it."""
+    """Parts, largest first; what lies in a larger one, or is small and near it, is its piece."""
     kept: list[tuple[Box, int]] = []
     for box, area in sorted(parts, key=lambda part: -part[1]):
         for i, (large, large_area) in enumerate(kept):
-            if area < CRUMB * large_area and box.distance(large) <= near_px:
+            is_crumb = area < CRUMB * large_area and box.distance(large) <= near_px
+            if is_crumb or large.holds(box):
                 kept[i] = (large.joined(box), large_area)
                 break
         else:

@@ -21,7 +21,7 @@ minutes() { awk "BEGIN { print $1 * $SCALE }"; }
 run() { "$PYTHON" -m "$@" --runs "$RUNS"; }
 export OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 
-run training.text --from "$FROM" --minutes "$(minutes 0.5)" &
+run training.text --minutes "$(minutes 1.8)" &
 TEXT=$!
 run training.autoencoder --icons "$ICONS" --phase tune --from "$FROM" --minutes "$(minutes 2)" \
   --batch 16 --pool "$POOL" --device "$DEVICE"

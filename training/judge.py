@@ -137,21 +137,17 @@ def _no_whole_thing(boxes: list[Box], side: int, rng: random.Random) -> Box:
     if len(boxes) > 1 and rng.random() < 0.5:
         return box.joined(rng.choice([other for other in boxes if other != box]))
     if rng.random() < 0.5:
-        middle_x, middle_y = (round(value) for value in box.centre)
-        left, top, right, bottom = box.left, box.top, box.right, box.bottom
-        halves = [
-            Box(left, top, middle_x, bottom),
-            Box(middle_x, top, right, bottom),
-            Box(left, top, right, middle_y),
-            Box(left, middle_y, right, bottom),
-        ]
-        return rng.choice(halves)
+        return rng.choice(box.cut(0.5, is_across=rng.random() < 0.5))
+    return _empty_place(boxes, side, rng)
+
+
+def _empty_place(boxes: list[Box], side: int, rng: random.Random) -> Box:
+    """An eighth of the picture's side, apart from the boxes where ten tries find such a place."""
     reach = side // 8
-    place = Box(0, 0, reach, reach)
     for _ in range(10):
         x, y = rng.randrange(side - reach), rng.randrange(side - reach)
         place = Box(x, y, x + reach, y + reach)
-        if all(place.distance(each) > 0 for each in boxes):
+        if all(place.distance(box) > 0 for box in boxes):
             break
     return place
 

@@ -21,8 +21,8 @@ from training.judge import MARGIN, NAMES, SIDE_PX, Judge
 KNOWN = 0.5  # the judge's probability from which a part is an object
 CUTS = (0.33, 0.42, 0.5, 0.58, 0.67)  # of a part's width or height
 SMALLEST = 0.15  # of the picture's shorter side; nothing that a cut leaves is smaller
-TRIED = 2  # cuts of a part that are followed up
-DEPTH = 2  # cuts one after the other: up to three objects in a part, and more
+TRIED = 2  # cuts of a part that are followed up, the surest first
+DEPTH = 2  # cuts one after the other: enough for three objects in a part
 APART = 0.15  # of the shorter side: pieces of one object are nearer
 
 
@@ -43,8 +43,13 @@ class Part:
     probability: float
 
     @property
+    def sureness(self) -> float:
+        """That it is one whole object."""
+        return self.probability if self.name else 0.0
+
+    @property
     def is_known(self) -> bool:
-        return self.name != "" and self.probability >= KNOWN
+        return self.sureness >= KNOWN
 
 
 class Reader:
@@ -84,9 +89,9 @@ class Reader:
             ]
             unions = self.name([a.box.joined(b.box) for a, b in near])
             better = [
-                (union.probability, i)
+                (union.sureness, i)
                 for i, (union, (a, b)) in enumerate(zip(unions, near, strict=True))
-                if union.is_known and union.probability > max(_sureness(a), _sureness(b))
+                if union.is_known and union.sureness > max(a.sureness, b.sureness)
             ]
             if not better:
                 return parts
@@ -102,7 +107,7 @@ class Reader:
         halves = self._cuts(part.box)
         named = self.name([box for pair in halves for box in pair])
         pairs = list(zip(named[::2], named[1::2], strict=True))
-        pairs.sort(key=lambda pair: -sum(_sureness(half) for half in pair))
+        pairs.sort(key=lambda pair: -sum(half.sureness for half in pair))
         for pair in pairs[:TRIED]:
             found = [self._separate(half, depth - 1) for half in pair]
             if all(found):
@@ -110,27 +115,15 @@ class Reader:
         return None
 
     def _cuts(self, box: Box) -> list[tuple[Box, Box]]:
-        """Two halves of the box, down or across, each drawn in to its ink."""
-        halves = []
-        for share in CUTS:
-            x, y = box.left + round(share * box.width), box.top + round(share * box.height)
-            halves.append(
-                (Box(box.left, box.top, x, box.bottom), Box(x, box.top, box.right, box.bottom))
-            )
-            halves.append(
-                (Box(box.left, box.top, box.right, y), Box(box.left, y, box.right, box.bottom))
-            )
-        drawn_in = [(ink(self.mask, first), ink(self.mask, second)) for first, second in halves]
+        """Two parts of the box, beside or above each other, each drawn in to its ink."""
+        cuts = [box.cut(share, is_across) for share in CUTS for is_across in (False, True)]
+        parts = [(ink(self.mask, first), ink(self.mask, second)) for first, second in cuts]
         least = SMALLEST * self.shorter
         return [
             (first, second)
-            for first, second in drawn_in
+            for first, second in parts
             if first and second and min(first.side, second.side) >= least
         ]
-
-
-def _sureness(part: Part) -> float:
-    return part.probability if part.name else 0.0
 
 
 def _probabilities(judge: Judge, crops: np.ndarray) -> Tensor:

@@ -9,14 +9,14 @@ from textwrap import wrap
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-COLUMNS = 10
-SIDE_PX = 192
-GAP_PX = 12
-LINE_PX = 15
+COLUMNS = 20
+SIDE_PX = 136
+GAP_PX = 10
+LINE_PX = 14
 LINES = 4  # of the prompt, at most
-LETTERS = 31  # a line
+LETTERS = 24  # a line
 PAPER, INK, WRONG = (252, 252, 250), (40, 40, 44), (190, 30, 30)
-FONT = ImageFont.load_default(12)
+FONT = ImageFont.load_default(11)
 HEADING = ImageFont.load_default(22)
 
 

@@ -24,8 +24,8 @@ from training.rendering import Renderer, Settings
 from training.scoring import Critic, Verdict, shares
 
 Numbers = dict[str, float]
-GUIDANCE = (1.0, 2.0, 3.5, 6.0)
-THIRD = 3  # of the wishes, for each guidance
+GUIDANCE = (1.0, 2.0, 3.5, 6.0)  # the models' own among them
+EVERY = 4  # wish in so many is drawn at other guidance scales
 TRUE_CFG = 3.0
 NEGATIVES = 30  # prompts
 AT_EACH_SIZE = 6  # prompts
@@ -43,12 +43,23 @@ class Bench:
     settings: Settings
     seed: int
 
-    def paint(self, texts: Sequence[str], settings: Settings | None = None) -> list[np.ndarray]:
-        seeds = range(self.seed, self.seed + len(texts))
+    def paint(
+        self,
+        texts: Sequence[str],
+        settings: Settings | None = None,
+        numbers: Sequence[int] | None = None,
+    ) -> list[np.ndarray]:
+        """``numbers``: those of the pictures, where they are not 0, 1, 2 ..."""
+        seeds = [self.seed + i for i in numbers or range(len(texts))]
         return self.renderer.render(texts, seeds, settings or self.settings)
 
-    def judged(self, wishes: Sequence[Wish], settings: Settings | None = None) -> list[Verdict]:
-        pictures = self.paint([wish.text for wish in wishes], settings)
+    def judged(
+        self,
+        wishes: Sequence[Wish],
+        settings: Settings | None = None,
+        numbers: Sequence[int] | None = None,
+    ) -> list[Verdict]:
+        pictures = self.paint([wish.text for wish in wishes], settings, numbers)
         return self.critic.verdicts(wishes, pictures)
 
 
@@ -62,12 +73,17 @@ def half_steps(bench: Bench, wishes: Sequence[Wish], full: Sequence[Verdict]) ->
     }
 
 
-def guidance(bench: Bench, wishes: Sequence[Wish]) -> Numbers:
-    """Object and background at each guidance scale, for one wish in three."""
+def guidance(bench: Bench, wishes: Sequence[Wish], full: Sequence[Verdict]) -> Numbers:
+    """Object and background at each guidance scale, for one wish in four."""
     numbers = {}
-    for scale in GUIDANCE:
+    for scale in sorted({*GUIDANCE, bench.settings.guidance_scale}):
+        is_default = scale == bench.settings.guidance_scale
         settings = replace(bench.settings, guidance_scale=scale)
-        found = shares(bench.judged(wishes[::THIRD], settings))
+        some = range(0, len(wishes), EVERY)
+        if is_default:
+            found = shares([full[i] for i in some])
+        else:
+            found = shares(bench.judged([wishes[i] for i in some], settings, some))
         for name in ("object", "background"):
             numbers[f"{name}_guidance_{scale:g}"] = found[name][0]
     return numbers
@@ -160,8 +176,7 @@ def unknown_words(bench: Bench, wishes: Sequence[Wish], full: Sequence[Verdict])
     rng = random.Random(bench.seed)
     chosen = [i for i, wish in enumerate(wishes) if wish.axis in SINGLE]
     texts = [with_unknown_words(wishes[i].text, rng) for i in chosen]
-    seeds = [bench.seed + i for i in chosen]
-    pictures = bench.renderer.render(texts, seeds, bench.settings)
+    pictures = bench.paint(texts, numbers=chosen)
     after = shares(bench.critic.verdicts([wishes[i] for i in chosen], pictures))["object"][0]
     before = shares([full[i] for i in chosen])["object"][0]
     return {"unknown_words_object": after, "unknown_words_fall": before - after}
