@@ -1,16 +1,22 @@
-# `make run` starts the studio, `make test` checks it; both set up .venv first.
+# `make run` starts the studio, `make test` checks it, `make bench` measures it; all set up .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+BENCHMARKS := floor first_picture decode batching cache_quality
 
-.PHONY: run test lint format browser clean
+.PHONY: run test bench lint format browser clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/dev.stamp browser lint
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest $(ARGS)
+
+# About half an hour on two cores with nothing else to do. One alone: BENCHMARKS=floor
+bench: $(VENV)/dev.stamp
+	for name in $(BENCHMARKS); do \
+	  OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -1,41 +1,57 @@
-"""Finished latents to 8-bit pictures, many at once under a bound on pixels."""
+"""Finished latents to 8-bit pictures, many at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from pipelines.denoise import Row
-from pipelines.errors import NotFinite
-from pipelines.flux1 import Flux1, Grid
+from pipelines.flux1 import Flux1
 from pipelines.requests import Pixels
-
-# CUDA: FLUX.1's decoder holds about 1 kB a pixel in bfloat16 (256 + 128 channels at full size and
-# what a residual block keeps), calculated. CPU: together is slower than alone; a decoder of the
-# embedded one's shape took 142 ms for a picture of 256 x 256, 182 ms each for two, 233 ms for four.
-MAX_PIXELS = {"cuda": 4 * 1024 * 1024, "cpu": 256 * 256}
+from pipelines.row import Row
 
 
-def decode_batches(rows: Sequence[Row], max_pixels: int) -> Iterator[list[Row]]:
-    """Rows of one size, `max_pixels` together at most unless a single one has more."""
-    by_grid: dict[Grid, list[Row]] = {}
-    for row in rows:
-        by_grid.setdefault(row.grid, []).append(row)
-    for same in by_grid.values():
-        count = max(1, max_pixels // (same[0].request.width * same[0].request.height))
-        for start in range(0, len(same), count):
-            yield same[start : start + count]
+@dataclass(slots=True, eq=False)
+class Decoding:
+    """Pictures under way on the device's stream to the host. `rows` keeps what it reads alive."""
+
+    rows: list[Row]
+    packed: Tensor  # [rows, height * width * 3 + 1], 8 bits; not to be read before `ready`
+    ready: torch.cuda.Event | None  # None: already here
+    dropped: set[str] = field(default_factory=set)  # requests that no longer want their pictures
+
+    @property
+    def is_ready(self) -> bool:
+        return self.ready is None or self.ready.query()
+
+    def pictures(self) -> list[Pixels | None]:
+        """Waits for them. None stands for one with NaN or infinity in it."""
+        if self.ready is not None:
+            self.ready.synchronize()
+        request = self.rows[0].request
+        shape = (request.height, request.width, 3)
+        return [row[:-1].reshape(shape) if row[-1] else None for row in self.packed.numpy()]
 
 
-def decode_rows(model: Flux1, rows: Sequence[Row]) -> list[Pixels]:
-    """Pictures of finished rows of one size. Raises NotFinite where the VAE gives NaN."""
+def decode_rows(model: Flux1, rows: Sequence[Row]) -> Decoding:
+    """Begins the pictures of finished rows of one size, all in one decode and one copy."""
     pictures = model.decode(torch.stack([row.latents for row in rows]), rows[0].grid)
-    if not pictures.isfinite().all():
-        raise NotFinite("The VAE's picture has values that are not numbers. Try another seed.")
-    return to_pixels(pictures)
+    is_finite = pictures.isfinite().flatten(1).all(1, keepdim=True)
+    packed = torch.cat([to_8_bits(pictures).flatten(1), is_finite.to(torch.uint8)], dim=1)
+    if packed.device.type != "cuda":
+        return Decoding(list(rows), packed.cpu(), None)
+    packed = packed.to("cpu", non_blocking=True)  # pinned, so the host need not wait
+    ready = torch.cuda.Event()
+    ready.record()
+    return Decoding(list(rows), packed, ready)
 
 
 def to_pixels(pictures: Tensor) -> list[Pixels]:
-    """`[rows, 3, height, width]` of -1 to 1 to 8 bits, rounded as diffusers rounds."""
+    """`[rows, 3, height, width]` of -1 to 1 to pictures of 8 bits."""
+    return list(to_8_bits(pictures).cpu().numpy())
+
+
+def to_8_bits(pictures: Tensor) -> Tensor:
+    """`[rows, 3, height, width]`, float32, to `[rows, height, width, 3]`, as diffusers rounds."""
     scaled = (pictures * 0.5 + 0.5).clamp(0, 1) * 255.0
-    return list(scaled.round().to(torch.uint8).permute(0, 2, 3, 1).cpu().contiguous().numpy())
+    return scaled.round().to(torch.uint8).permute(0, 2, 3, 1).contiguous()

@@ -1,121 +1,61 @@
 """One step of many pictures, each at its own noise level.
 
-A `Row` is one picture being made. Rows of the same token grid and text length share a forward,
-whatever their steps, prompts, guidance, seeds and strengths; true classifier-free guidance gives a
-picture two sequences in it. Diffusers' loop for one picture is the special case of one row.
+Rows of the same token grid and text length share a forward, whatever their steps, prompts,
+guidance, seeds and strengths; true classifier-free guidance gives a picture two sequences in it.
+Diffusers' loop for one picture is the special case of one row.
+
+A tick begins every group, chooses, finishes every group and settles. The first blocks of all groups
+run before the device is asked, once, which sequences may skip the others: asked for each group, it
+would idle between its answer and the next group. Meanwhile a group holds three tensors of the
+hidden width, less than a block needs. Rows change in `settle` alone.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from pipelines import schedule
-from pipelines.flux1 import Flux1, Grid, PictureEncoding, PromptEncoding, pack
-from pipelines.requests import RenderRequest
-
-GroupKey = tuple[Grid, int]
-
-
-@dataclass(slots=True, eq=False)
-class Row:
-    """`position` counts from the start of the whole schedule, `first` is where this row began."""
-
-    request: RenderRequest
-    index: int  # of the picture in its request
-    grid: Grid
-    latents: Tensor  # [tokens, packed], float32
-    sigmas: list[float]  # 1 down to 0
-    first: int
-    position: int
-    prompt: PromptEncoding
-    negative: PromptEncoding | None = None  # set: true classifier-free guidance
-    velocity: Tensor | None = None  # of the last step, the shape of `latents`
-    previewed_s: float = -math.inf  # when it was last shown, by the engine's clock
-
-    @property
-    def seed(self) -> int:
-        return self.request.seeds[self.index]
-
-    @property
-    def steps(self) -> int:
-        return len(self.sigmas) - 1 - self.first
-
-    @property
-    def steps_done(self) -> int:
-        return self.position - self.first
-
-    @property
-    def is_finished(self) -> bool:
-        return self.steps_done == self.steps
-
-    @property
-    def group(self) -> GroupKey:
-        return self.grid, self.prompt.text.shape[0]
-
-    @property
-    def prompts(self) -> tuple[PromptEncoding, ...]:
-        return (self.prompt,) if self.negative is None else (self.prompt, self.negative)
-
-    @property
-    def tokens(self) -> int:
-        return len(self.prompts) * (self.grid.tokens + self.prompt.text.shape[0])
-
-    def clean_latents(self) -> Tensor:
-        """The finished picture as the last step foresees it: x0 = x - sigma * v."""
-        assert self.velocity is not None
-        return self.latents - self.sigmas[self.position] * self.velocity
-
-    def advance(self, velocity: Tensor) -> None:
-        """One Euler step of dx/dsigma = v."""
-        step = self.sigmas[self.position + 1] - self.sigmas[self.position]
-        self.latents = self.latents + step * velocity
-        self.velocity = velocity
-        self.position += 1
+from pipelines.failures import Failure, attempt
+from pipelines.first_block import Outlook, SequenceCache
+from pipelines.flux1 import Flux1, HeadState
+from pipelines.row import Move, Row
 
 
-def new_row(
-    model: Flux1,
-    request: RenderRequest,
-    index: int,
-    prompts: Sequence[PromptEncoding],
-    source: PictureEncoding | None,
-) -> Row:
-    """Row of picture `index` with its noise drawn; `prompts` is one, or one and the negative."""
-    grid = model.grid(request.width, request.height)
-    sigmas = schedule.sigmas(request.steps, grid.tokens, model.scheduler_config)
-    first = request.steps - request.steps_run
-    latents = _first_latents(model, grid, request.seeds[index], sigmas[first], source)
-    prompt, negative = prompts if len(prompts) == 2 else (prompts[0], None)
-    return Row(request, index, grid, latents, sigmas, first, first, prompt, negative)
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """A group's step behind the first block."""
+
+    rows: list[Row]
+    sequences: list[Row]  # a row's prompt and its negative are two
+    caches: list[SequenceCache]  # one a sequence
+    state: HeadState
+    outlooks: dict[int, Outlook]  # of the sequences that may skip
 
 
-def _first_latents(
-    model: Flux1, grid: Grid, seed: int, sigma: float, source: PictureEncoding | None
-) -> Tensor:
-    # Diffusers' image-to-image draws the posterior's noise first and from the same generator;
-    # without a source the first draw is the noise.
-    generator = torch.Generator("cpu").manual_seed(seed)
-    if source is None:
-        return pack(model.draw_noise(grid, generator)).to(model.device)
-    clean = model.latents_of(source, model.draw_noise(grid, generator))
-    noise = pack(model.draw_noise(grid, generator)).to(model.device)
-    return sigma * noise + (1.0 - sigma) * clean
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended:
+    """A group's step with only the change of its rows left to do."""
+
+    rows: list[Row]
+    moves: list[Move]  # one a row
+    is_finite: Tensor  # [rows]
 
 
-def group_rows(rows: Sequence[Row], max_tokens: int) -> list[list[Row]]:
-    """Rows that share a forward, at most `max_tokens` in one unless a single row has more."""
-    groups: list[list[Row]] = []
-    open_groups: dict[GroupKey, list[Row]] = {}
-    for row in rows:
-        group = open_groups.get(row.group)
-        if group is None or sum(each.tokens for each in group) + row.tokens > max_tokens:
-            group = open_groups[row.group] = []
-            groups.append(group)
-        group.append(row)
-    return groups
+def step_groups(model: Flux1, groups: Sequence[Sequence[Row]]) -> list[list[Row] | Failure]:
+    """One step of every group; its rows whose velocity is not finite, or why it failed.
+
+    Those rows and the rows of failed groups have not changed, and none has where this raises.
+    """
+    begun = [attempt(partial(begin, model, group)) for group in groups]
+    choices = iter(choose([each for each in begun if isinstance(each, Begun)]))
+    ended = [
+        attempt(partial(finish, model, each, next(choices))) if isinstance(each, Begun) else each
+        for each in begun
+    ]
+    broken = iter(settle([each for each in ended if isinstance(each, Ended)]))
+    return [next(broken) if isinstance(each, Ended) else each for each in ended]
 
 
 def step_rows(model: Flux1, rows: Sequence[Row]) -> list[Row]:
@@ -123,26 +63,111 @@ def step_rows(model: Flux1, rows: Sequence[Row]) -> list[Row]:
 
     Nothing changes where it raises, so the caller may try again with fewer rows.
     """
-    velocities = _velocities(model, rows)
-    finite = torch.stack([v.isfinite().all() for v in velocities]).tolist()
-    for row, velocity, is_finite in zip(rows, velocities, finite, strict=True):
-        if is_finite:
-            row.advance(velocity)
-    return [row for row, is_finite in zip(rows, finite, strict=True) if not is_finite]
+    begun = begin(model, rows)
+    (computes,) = choose([begun])
+    (broken,) = settle([finish(model, begun, computes)])
+    return broken
 
 
-def _velocities(model: Flux1, rows: Sequence[Row]) -> list[Tensor]:
-    """One forward for every prompt of every row, then guidance: a velocity a row."""
-    owners = [row for row in rows for _ in row.prompts]
+def begin(model: Flux1, rows: Sequence[Row]) -> Begun:
+    """The first block of a group, and what it says of the others."""
+    sequences = [row for row in rows for _ in row.prompts]
+    caches = [cache for row in rows for cache in row.caches]
     state = model.head(
-        torch.stack([row.latents for row in owners]),
-        _floats(model, [row.sigmas[row.position] for row in owners]),
-        _floats(model, [row.request.guidance_scale for row in owners]),
+        torch.stack([row.latents for row in sequences]),
+        _floats(model, [row.sigma for row in sequences]),
+        _floats(model, [row.request.guidance_scale for row in sequences]),
         [prompt for row in rows for prompt in row.prompts],
         rows[0].grid,
+        wants_residual=not all(cache.is_idle for cache in caches),
     )
-    velocities = iter(model.out(model.tail(state), state.modulation))
-    return [_guided(row, *(next(velocities) for _ in row.prompts)) for row in rows]
+    outlooks: dict[int, Outlook] = {}
+    for i, (row, cache) in enumerate(zip(sequences, caches, strict=True)):
+        if not cache.must_compute:
+            assert state.residual is not None
+            outlooks[i] = cache.outlook(row.sigma, state.residual[i])
+    return Begun(list(rows), sequences, caches, state, outlooks)
+
+
+def choose(steps: Sequence[Begun]) -> list[list[bool]]:
+    """Which sequences of each group compute all blocks: one copy from the device, or none."""
+    misses = [
+        outlook.miss
+        for step in steps
+        for i, outlook in step.outlooks.items()
+        if step.caches[i].heeds_miss
+    ]
+    known = iter(torch.stack(misses).tolist() if misses else ())
+    return [[_computes(step, i, known) for i in range(len(step.caches))] for step in steps]
+
+
+def _computes(step: Begun, sequence: int, known: Iterator[float]) -> bool:
+    cache = step.caches[sequence]
+    if cache.must_compute or not cache.heeds_miss:
+        return cache.must_compute
+    # Not "at least": NaN is computed, and so found.
+    return not next(known) < cache.rule.residual_threshold
+
+
+def finish(model: Flux1, begun: Begun, computes: Sequence[bool]) -> Ended:
+    """The other blocks for the sequences that compute; then guidance and an Euler step."""
+    velocities = _velocities(model, begun, computes)
+    parts = iter(velocities)
+    guided = [_guided(row, *(next(parts) for _ in row.prompts)) for row in begun.rows]
+    caches = iter(_caches(begun, velocities, computes))
+    moves = [
+        Move(row.next_latents(velocity), velocity, tuple(next(caches) for _ in row.prompts))
+        for row, velocity in zip(begun.rows, guided, strict=True)
+    ]
+    is_finite = torch.stack([velocity.isfinite().all() for velocity in guided])
+    return Ended(begun.rows, moves, is_finite)
+
+
+def settle(steps: Sequence[Ended]) -> list[list[Row]]:
+    """Moves the rows of every group, by one copy from the device, and returns the broken ones."""
+    finite = iter(torch.cat([step.is_finite for step in steps]).tolist() if steps else ())
+    broken: list[list[Row]] = [[] for _ in steps]
+    for step, left in zip(steps, broken, strict=True):
+        for row, move in zip(step.rows, step.moves, strict=True):
+            if next(finite):
+                row.move(move)
+            else:
+                left.append(row)
+    return broken
+
+
+def _velocities(model: Flux1, begun: Begun, computes: Sequence[bool]) -> list[Tensor]:
+    """One a sequence: computed in one forward, or foreseen."""
+    chosen = [i for i, is_computed in enumerate(computes) if is_computed]
+    computed = iter(_computed(model, begun.state, chosen) if chosen else ())
+    return [
+        next(computed) if is_computed else _foreseen(begun, i)
+        for i, is_computed in enumerate(computes)
+    ]
+
+
+def _computed(model: Flux1, state: HeadState, chosen: list[int]) -> Tensor:
+    if len(chosen) < len(state.picture):
+        state = state.take(chosen)
+    return model.out(model.tail(state), state.modulation)
+
+
+def _foreseen(begun: Begun, sequence: int) -> Tensor:
+    sigma, reach = begun.sequences[sequence].sigma, begun.outlooks[sequence].reach
+    return begun.caches[sequence].foreseen_velocity(sigma, reach)
+
+
+def _caches(
+    begun: Begun, velocities: Sequence[Tensor], computes: Sequence[bool]
+) -> Iterator[SequenceCache]:
+    """What the sequences remember behind this step."""
+    residuals = begun.state.residual
+    for i, cache in enumerate(begun.caches):
+        if computes[i]:
+            residual = None if residuals is None else residuals[i]
+            yield cache.after_computed(begun.sequences[i].sigma, residual, velocities[i])
+        else:
+            yield cache.after_predicted()
 
 
 def _guided(row: Row, positive: Tensor, negative: Tensor | None = None) -> Tensor:

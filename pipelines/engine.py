@@ -13,8 +13,10 @@ from functools import partial
 import torch
 
 from pipelines.admission import Admission, Ticket
-from pipelines.decode import MAX_PIXELS, decode_batches, decode_rows
-from pipelines.denoise import Row, group_rows, new_row, step_rows
+from pipelines.cache_rules import idle_value
+from pipelines.decode import decode_rows
+from pipelines.decode_line import DecodeLine
+from pipelines.denoise import step_groups, step_rows
 from pipelines.errors import NotFinite, OutOfMemory
 from pipelines.failures import Failure, attempt
 from pipelines.flux1 import Flux1, PictureEncoding, PromptEncoding
@@ -32,11 +34,10 @@ from pipelines.requests import (
     Warned,
     check_request,
 )
+from pipelines.row import Row, group_rows, new_row
+from pipelines.step_memory import measure_max_tokens
+from pipelines.unknown_words import warning_of
 
-# Tokens in flight. CUDA: seven pictures of 1024 x 1024 with their text, calculated, not measured.
-# CPU: a batch gains nothing (a transformer of the embedded one's shape took 58 ms for one picture
-# and 56 ms each for twenty, one core), so more would only make everybody wait: four of 256 x 256.
-MAX_TOKENS = {"cuda": 7 * (4096 + 512), "cpu": 512}
 MAX_LOST_CHARACTERS = 500  # of a prompt's end, in a warning
 NOT_FINITE = "The model's prediction has values that are not numbers. Try other settings or a seed."
 log = logging.getLogger(__name__)
@@ -69,9 +70,10 @@ class PictureEngine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model = model
-        self._max_tokens = max_tokens or _of_device(MAX_TOKENS, model)
+        self._max_tokens = max_tokens or measure_max_tokens(model)
         self._admission = Admission(self._max_tokens)
         self._previewer = Previewer(model, clock)
+        self._line = DecodeLine(model, decode_rows)
         self._jobs: dict[str, Job] = {}
         self._admitted: list[Ticket] = []  # announced, not started
         self._rows: list[Row] = []
@@ -154,6 +156,8 @@ class PictureEngine:
             job.source = self._model.encode_picture(request.source)
         for param, _, t5 in texts:
             self._warn_of_cut(request.id, param, t5)
+            self._warn_of_unknown_words(request.id, param, t5)
+        self._warn_of_idle_cache(request)
 
     def _warn_of_cut(self, request_id: str, param: str, prompt: str) -> None:
         tokens, limit, cut = self._model.measure_prompt(prompt)
@@ -161,6 +165,17 @@ class PictureEngine:
             lost = cut if len(cut) <= MAX_LOST_CHARACTERS else f"{cut[:MAX_LOST_CHARACTERS]} …"
             message = f"This model reads {limit} tokens of {tokens}; it did not read: {lost}"
             self._events.append(Warned(request_id, "prompt_truncated", param, message))
+
+    def _warn_of_unknown_words(self, request_id: str, param: str, prompt: str) -> None:
+        if words := self._model.unknown_words(prompt):
+            self._events.append(Warned(request_id, "words_unknown", param, warning_of(words)))
+
+    def _warn_of_idle_cache(self, request: RenderRequest) -> None:
+        param = idle_value(request.cache, request.steps_run)
+        if request.cache.name != "off" and param is not None:
+            value = getattr(request.cache, param)
+            message = f"With {param} {value} each of the {request.steps_run} steps is computed."
+            self._events.append(Warned(request.id, "cache_idle", param, message))
 
     def _tokens_a_picture(self, request: RenderRequest) -> int:
         picture = self._model.grid(request.width, request.height).tokens
@@ -170,27 +185,31 @@ class PictureEngine:
 
     def _step(self) -> list[Row]:
         """Steps every row and returns those that moved."""
+        groups = group_rows(self._rows, self._max_tokens)
+        outcomes = attempt(partial(step_groups, self._model, groups))
+        if isinstance(outcomes, Failure):
+            outcomes = [outcomes] * len(groups)
         stepped: list[Row] = []
-        for group in group_rows(self._rows, self._max_tokens):
-            stepped += self._step_group(group)
+        for rows, outcome in zip(groups, outcomes, strict=True):
+            stepped += self._judge(rows, outcome)
         return [row for row in stepped if self._is_alive(row)]
 
     def _step_group(self, rows: list[Row]) -> list[Row]:
-        """Where a group fails, its halves are tried, down to the row at fault."""
         rows = [row for row in rows if self._is_alive(row)]
-        if not rows:
-            return []
-        broken = attempt(lambda: step_rows(self._model, rows))
-        if isinstance(broken, list):
-            for row in broken:
+        return self._judge(rows, attempt(partial(step_rows, self._model, rows))) if rows else []
+
+    def _judge(self, rows: list[Row], outcome: list[Row] | Failure) -> list[Row]:
+        """Where a group failed, its halves are tried, down to the row at fault."""
+        if isinstance(outcome, list):
+            for row in outcome:
                 self._fail(row.request.id, Failure(NotFinite.code, NOT_FINITE))
             return rows
         if len(rows) == 1:
-            self._fail(rows[0].request.id, broken)
+            self._fail(rows[0].request.id, outcome)
             return []
         middle = len(rows) // 2
         stepped = self._step_group(rows[:middle]) + self._step_group(rows[middle:])
-        if broken.code == OutOfMemory.code and len(stepped) == len(rows):
+        if outcome.code == OutOfMemory.code and len(stepped) == len(rows):
             # No row was at fault: the group was too large, and would be in every tick.
             self._lower_limit(sum(row.tokens for row in rows) // 2)
         return stepped
@@ -204,7 +223,9 @@ class PictureEngine:
         shown = self._previewer.choose(rows)
         for row in rows:
             preview = self._preview(row) if row is shown else None
-            done = StepDone(row.request.id, row.index, row.steps_done, row.steps, preview)
+            done = StepDone(
+                row.request.id, row.index, row.steps_done, row.steps, preview, row.was_predicted
+            )
             self._events.append(done)
 
     def _preview(self, row: Row) -> Pixels | None:
@@ -214,28 +235,27 @@ class PictureEngine:
 
     # Finishing
 
-    def _decode(self, rows: Sequence[Row]) -> None:
-        for batch in decode_batches(rows, _of_device(MAX_PIXELS, self._model)):
-            self._decode_batch(batch)
-
-    def _decode_batch(self, rows: Sequence[Row]) -> None:
-        """Where a batch fails, each row is tried alone."""
-        rows = [row for row in rows if self._is_alive(row)]
-        pictures = attempt(lambda: decode_rows(self._model, rows)) if rows else []
-        if isinstance(pictures, list):
-            for row, pixels in zip(rows, pictures, strict=True):
-                self._finish(row, pixels)
-        elif len(rows) == 1:
-            self._fail(rows[0].request.id, pictures)
-        else:
-            for row in rows:
-                self._decode_batch([row])
+    def _decode(self, finished: Sequence[Row]) -> None:
+        """Puts rows in line and tells what the line has done, of this tick or of earlier ones."""
+        for row in finished:
+            self._rows.remove(row)
+            self._line.add(row)
+        for row, picture in self._line.turn(may_wait=not self._rows):
+            if not self._is_alive(row):
+                continue
+            if isinstance(picture, Failure):
+                self._fail(row.request.id, picture)
+            else:
+                self._finish(row, picture)
 
     def _finish(self, row: Row, pixels: Pixels) -> None:
         request, job = row.request, self._jobs[row.request.id]
-        self._events.append(PictureDone(request.id, row.index, row.seed, pixels, row.steps))
+        computed = row.steps - row.steps_predicted
+        done = PictureDone(
+            request.id, row.index, row.seed, pixels, row.steps, computed, row.steps_predicted
+        )
+        self._events.append(done)
         self._admission.release(request.id, row.index)
-        self._rows.remove(row)
         job.pictures_left -= 1
         if job.pictures_left == 0:
             self._forget(request.id)
@@ -250,15 +270,12 @@ class PictureEngine:
     def _forget(self, request_id: str) -> None:
         del self._jobs[request_id]
         self._admission.drop(request_id)
+        self._line.drop(request_id)
         self._admitted = [each for each in self._admitted if each.request_id != request_id]
         self._rows = [row for row in self._rows if row.request.id != request_id]
 
     def _is_alive(self, row: Row) -> bool:
         return row.request.id in self._jobs
-
-
-def _of_device(limits: dict[str, int], model: Flux1) -> int:
-    return limits.get(model.device.type, limits["cpu"])
 
 
 def prompts_of(request: RenderRequest) -> list[tuple[str, str, str]]:

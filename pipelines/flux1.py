@@ -6,7 +6,7 @@ their own noise level. Every size comes from the checkpoint's configurations.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
@@ -16,6 +16,7 @@ from transformers import CLIPTextModel, PreTrainedTokenizerBase, T5EncoderModel
 
 from pipelines.requests import Pixels
 from pipelines.specs import ModelSpec
+from pipelines.unknown_words import unknown_words
 
 PATCH = 2  # a token is 2 x 2 latents, in every FLUX.1 checkpoint
 MAX_ROPES = 32  # a 1024 x 1024 one takes 4.7 MB
@@ -62,6 +63,15 @@ class HeadState:
     text: Tensor  # [rows, text, width]
     modulation: Tensor  # [rows, width]: time, guidance and pooled prompt
     rope: tuple[Tensor, Tensor]  # cosines and sines, each [text + tokens, head]
+    residual: Tensor | None = None  # what the block added to `picture`, float32, where asked for
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """The same of these rows alone; their residual is left out."""
+        index = torch.tensor(rows, device=self.picture.device)
+        picture, text, modulation = (
+            x.index_select(0, index) for x in (self.picture, self.text, self.modulation)
+        )
+        return type(self)(picture, text, modulation, self.rope)
 
 
 class Flux1:
@@ -112,6 +122,18 @@ class Flux1:
         # A word that was read in part counts as lost: half a word helps nobody to find the place.
         word_at = max(prompt.rfind(" ", 0, cut_at + 1), prompt.rfind("\n", 0, cut_at + 1)) + 1
         return PromptLength(tokens, limit, prompt[word_at:].strip())
+
+    def unknown_words(self, prompt: str) -> tuple[str, ...]:
+        """Words that T5 reads, wholly or in part, as `<unk>`; not those beyond the limit."""
+        encoded = self.tokenizer_2(
+            prompt,
+            max_length=self.spec.max_sequence_length,
+            truncation=True,
+            return_offsets_mapping=True,
+        )
+        spans, words = encoded.offset_mapping, encoded.word_ids()
+        unknown_id = self.tokenizer_2.unk_token_id
+        return unknown_words(prompt, encoded.input_ids, spans, words, unknown_id)
 
     def encode_prompts(self, prompts: Sequence[tuple[str, str]]) -> list[PromptEncoding]:
         """Encodes pairs: what CLIP reads (pooled) and what T5 reads (token by token)."""
@@ -175,16 +197,19 @@ class Flux1:
         guidance: Tensor,  # [rows], read where the checkpoint has a guidance embedding
         prompts: Sequence[PromptEncoding],  # one a row
         grid: Grid,
+        *,
+        wants_residual: bool = False,
     ) -> HeadState:
         """Embeddings and the first block."""
         net = self.transformer
-        picture = net.x_embedder(latents.to(self.dtype))
+        embedded = net.x_embedder(latents.to(self.dtype))
         text = net.context_embedder(torch.stack([prompt.text for prompt in prompts]))
         pooled = torch.stack([prompt.pooled for prompt in prompts])
         modulation = self._modulation(sigmas, guidance, pooled)
         rope = self._rope(text.shape[1], grid)
-        text, picture = self._run(self.blocks[:1], picture, text, modulation, rope)
-        return HeadState(picture, text, modulation, rope)
+        text, picture = self._run(self.blocks[:1], embedded, text, modulation, rope)
+        residual = picture.float() - embedded.float() if wants_residual else None
+        return HeadState(picture, text, modulation, rope, residual)
 
     def tail(self, state: HeadState) -> Tensor:
         """All blocks but the first: `[rows, tokens, width]`."""

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.decode import to_pixels
-from pipelines.denoise import Row
+from pipelines.failures import Failure, attempt
 from pipelines.flux1 import Flux1, unpack
 from pipelines.requests import Pixels
+from pipelines.row import Row
 
-INTERVAL_S = 0.4  # between two previews of one request; faster than a person follows
+INTERVAL_S = 0.5  # between two previews of one request: a person follows no faster
 PAUSE = 4  # times the last preview's cost before the next of any request: a fifth of the time
 MAX_VAE_TOKENS = 256  # FLUX.1 at 256 x 256; beyond, a decode costs as much as a good part of a step
 
@@ -29,6 +31,10 @@ class Previewer:
         self._clock = clock
         self._next_s = -math.inf
         self._matrix: Tensor | None = None  # [channels + 1, 3]
+        if model.spec.max_pixels > MAX_VAE_TOKENS * model.spec.size_multiple**2:
+            # An engine must start without, too; then the first preview tries again.
+            matrix = attempt(partial(fit_matrix, model))
+            self._matrix = None if isinstance(matrix, Failure) else matrix
 
     def choose(self, rows: Sequence[Row]) -> Row | None:
         """The row that was shown longest ago, of a request that is due, if there is time at all."""
@@ -63,6 +69,7 @@ class Previewer:
         return to_pixels(_project(unpack(latents, row.grid), self._matrix))[0]
 
 
+@torch.inference_mode()
 def fit_matrix(model: Flux1) -> Tensor:
     """Least squares from the latents of drawn colour patches to the patches' colours.
 

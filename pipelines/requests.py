@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines import schedule
+from pipelines.cache_rules import OFF, CacheRule
 from pipelines.errors import BadRequest
 from pipelines.specs import ModelSpec
 
@@ -37,6 +38,7 @@ class RenderRequest:
     source: Pixels | None = None  # image-to-image, already width x height
     strength: float = 1.0  # 0 < strength <= 1, used with a source only
     owner: str = ""  # owners take turns when there is not room for all
+    cache: CacheRule = OFF
 
     @property
     def uses_true_cfg(self) -> bool:
@@ -56,7 +58,9 @@ class Started:
 class Warned:
     """Something was changed or ignored.
 
-    `code` "prompt_truncated": `message` ends with the lost words.
+    `code` "prompt_truncated": `message` ends with the lost words. "words_unknown": it names words
+    that T5 reads as `<unk>`. "cache_idle": the cache computes every step because of the value that
+    `param` names.
     """
 
     request_id: str
@@ -74,15 +78,24 @@ class StepDone:
     step: int
     steps: int
     preview: Pixels | None = None  # the picture as predicted now, often smaller than the request
+    is_predicted: bool = False  # the step ran the first block alone, for each of its prompts
 
 
 @dataclass(frozen=True, slots=True)
 class PictureDone:
+    """`steps_run` is the sum of the two others.
+
+    With true classifier-free guidance each of the two prompts may be predicted alone, which counts
+    as half a step; `steps_predicted` is rounded down.
+    """
+
     request_id: str
     index: int
     seed: int
     pixels: Pixels
     steps_run: int
+    steps_computed: int
+    steps_predicted: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from training.reading import read
 from training.rendering import Edit, Editor
 from training.studies import Bench, Numbers
 
-SOURCES = 20  # drawn ones, and as many that the model made
+SOURCES = 15  # drawn ones, and as many that the model made
 GENTLE, STRONG = 0.3, 0.7
 STRENGTHS = (GENTLE, 0.5, STRONG, 0.9)
 MOVED = 0.15  # of the picture's side; a box whose centre moved farther is at another place

@@ -11,23 +11,21 @@ finds right in drawings of the same scenes: no model can score more.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import diffusers
+import numpy as np
 import transformers
 
-from benchmarks.report import machine
 from pipelines.specs import find_spec
-from training import autoencoder, budget, drawing, edits, judge, studies
+from training import autoencoder, drawing, edits, judge, studies
 from training.emoji import ICONS
 from training.latents import RUNS
-from training.prompts import AXES, Wish, held_out_wishes
+from training.prompts import held_out_wishes
 from training.rendering import Editor, Renderer, Settings
+from training.report import Score, json_line, table
 from training.scoring import Critic, Verdict, shares
 from training.sheet import Entry, contact_sheet
 
@@ -37,48 +35,6 @@ PARTS = (
     *("prompts", "steps", "guidance", "negative", "variety", "sizes", "unknown", "strangers"),
     "edits",
 )
-BARS = {
-    "background": 0.97,
-    "object": 0.90,
-    "position": 0.90,
-    "pair_objects": 0.75,
-    "size": 0.85,
-    "vae_psnr_db": 30.0,
-    "judge_count": 0.97,
-    "judge_pair_objects": 0.95,
-    "variety": 0.5,
-    "edit_gentle_ssim": 0.8,
-    "edit_follows": 0.7,
-    "edit_keeps_place": 0.7,
-}
-# Values that must not pass theirs: falls are shares, a colour's shift and a difference are levels.
-LIMITS = {
-    "steps_half_fall": 0.03,
-    "unknown_words_fall": 0.02,
-    "edit_gentle_colour_shift": 12.0,
-    "edit_following_fall": 0.0,
-    "edit_full_difference": 1.0,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A figure; ``count`` is of how many pictures, ``ceiling`` that of drawings, where known."""
-
-    name: str
-    value: float
-    count: int | None = None
-    ceiling: float | None = None
-
-    @property
-    def bar(self) -> float | None:
-        return BARS.get(self.name, LIMITS.get(self.name))
-
-    @property
-    def holds(self) -> bool:
-        if self.name in LIMITS:
-            return self.value <= LIMITS[self.name]
-        return self.value >= BARS[self.name]
 
 
 class Evaluation:
@@ -88,6 +44,7 @@ class Evaluation:
         self.bench, self.folder, self.icons = bench, folder, icons
         self.wishes = held_out_wishes(PROMPT_SEED)
         self.sections: list[tuple[str, Sequence[Entry]]] = []
+        self.mistakes: list[Verdict] = []
         self._full: list[Verdict] = []
 
     def part(self, name: str) -> list[Score]:
@@ -113,14 +70,8 @@ class Evaluation:
         if not self._full:
             pictures = self.bench.paint([wish.text for wish in self.wishes])
             self._full = self.bench.critic.verdicts(self.wishes, pictures)
-            self.sections += [
-                (axis, [e for w, e in self._entries(pictures) if w.axis == axis]) for axis in AXES
-            ]
+            self._show(self._full, pictures)
         return self._full
-
-    def _entries(self, pictures: Sequence[Any]) -> list[tuple[Wish, Entry]]:
-        rows = zip(self.wishes, self._full, pictures, strict=True)
-        return [(wish, entry_of(verdict, pixels)) for wish, verdict, pixels in rows]
 
     def _prompts(self) -> list[Score]:
         ceilings = shares(self.bench.critic.drawn(self.wishes))
@@ -135,64 +86,38 @@ class Evaluation:
 
     def _strangers(self) -> list[Score]:
         pictures, verdicts = studies.strangers_prompts(self.bench)
-        entries = [entry_of(v, pixels) for v, pixels in zip(verdicts, pictures, strict=True)]
-        self.sections.append(("strangers", entries))
+        self._show(verdicts, pictures)
         return [Score(name, share, count) for name, (share, count) in shares(verdicts).items()]
 
+    def _show(self, verdicts: Sequence[Verdict], pictures: Sequence[np.ndarray]) -> None:
+        """A section of the sheet for each axis."""
+        self.mistakes += [verdict for verdict in verdicts if verdict.wrong]
+        for axis in dict.fromkeys(verdict.axis for verdict in verdicts):
+            pairs = zip(verdicts, pictures, strict=True)
+            self.sections.append((axis, [entry_of(v, p) for v, p in pairs if v.axis == axis]))
 
-def entry_of(verdict: Verdict, pixels: Any) -> Entry:
+
+def entry_of(verdict: Verdict, pixels: np.ndarray) -> Entry:
     """For the contact sheet."""
-    wrong = [name for name, is_right in verdict.marks.items() if not is_right]
-    return Entry(pixels, verdict.text, f"saw {verdict.seen}" if wrong else "")
+    return Entry(pixels, verdict.text, f"saw {verdict.seen}" if verdict.wrong else "")
 
 
 def _scores(numbers: Mapping[str, float]) -> list[Score]:
     return [Score(name, value) for name, value in numbers.items()]
 
 
-def table(scores: Sequence[Score]) -> str:
-    """One line a score: its value, that of drawings, its bar, and whether it holds."""
-    lines = []
-    for score in scores:
-        ceiling = "" if score.ceiling is None else f"{score.ceiling:.3f}"
-        count = "" if score.count is None else f"n = {score.count}"
-        bar, held = "", ""
-        if score.bar is not None:
-            bar = f"{'<=' if score.name in LIMITS else '>='} {score.bar:g}"
-            held = "holds" if score.holds else "MISSED"
-        lines.append(f"{score.name:28}{score.value:8.3f}{ceiling:>8}{count:>10}{bar:>10} {held}")
-    return "\n".join([f"{'score':28}{'value':>8}{'drawn':>8}", *lines])
-
-
-def json_line(scores: Sequence[Score], settings: Settings, seconds: float) -> str:
-    """As benchmarks print it; a claim for each figure with a bar."""
-    claims = [
-        {"name": s.name, "value": round(s.value, 4), "bar": s.bar, "holds": s.holds}
-        for s in scores
-        if s.bar is not None
-    ]
-    values = {
-        "benchmark": "embedded-model",
-        "machine": machine(),
-        "settings": asdict(settings) | {"seconds": round(seconds)},
-        "claims": claims,
-        "rows": [asdict(score) for score in scores],
-    }
-    return json.dumps(values)
-
-
 def load_judge(icons: Path, runs: Path) -> judge.Judge:
     """The trained judge; trains it first where there is none (six minutes)."""
     if not (runs / "judge.pt").exists():
-        model, right = judge.train(icons, 6.0, 1000)
-        budget.save(runs / "judge.pt", {"judge": model.state_dict(), "accuracy": right})
+        judge.save(runs, *judge.train(icons, 6.0, 1000))
     return judge.load(runs)
 
 
 def bench_of(args: argparse.Namespace) -> studies.Bench:
     spec = find_spec(str(args.model))
     critic = Critic(load_judge(args.icons, args.runs), drawing.load(args.icons))
-    settings = Settings(args.steps or spec.default_steps, args.guidance_scale)
+    guidance = args.guidance_scale or spec.default_guidance_scale
+    settings = Settings(args.steps or spec.default_steps, guidance)
     renderer = Renderer(args.model, spec.max_sequence_length)
     return studies.Bench(renderer, critic, spec, settings, args.seed)
 
@@ -211,7 +136,8 @@ def main() -> None:
         contact_sheet(evaluation.sections).save(args.sheet)
     if not args.json:
         print(table(scores))
-    print(json_line(scores, evaluation.bench.settings, time.monotonic() - began))
+    seconds = time.monotonic() - began
+    print(json_line(scores, evaluation.bench.settings, evaluation.mistakes, seconds))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -219,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
     parser.add_argument("--model", type=Path, default=ASSETS)
     parser.add_argument("--steps", type=int, help="default: the model's own")
-    parser.add_argument("--guidance-scale", type=float, default=3.5)
+    parser.add_argument("--guidance-scale", type=float, help="default: the model's own")
     parser.add_argument("--seed", type=int, default=0, help="of the first picture")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--edits", action="store_true", help="image-to-image alone")

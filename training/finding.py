@@ -14,7 +14,9 @@ from PIL import Image
 
 STRIP = 0.02  # of the width
 NOISE = 6  # of a row's colour against the next, all channels: no change of the background
+SMOOTH = 5  # rows: a median of them takes the noise away and keeps a horizon
 HIDDEN = 4.0  # the price of a row in the middle, which is for rows with both borders hidden
+OFF_TREND = 10  # of 255, in the channel that differs most
 DIFFERENCE = (14, 40)  # of 255, in the channel that differs most: least and most
 EDGE = 0.06  # of the shorter side
 CELLS = 64  # of the grid along the shorter side
@@ -79,16 +81,29 @@ class Box:
 
 
 def background_rows(pixels: np.ndarray) -> np.ndarray:
-    """Each row's colour behind the objects, float [height, 3], of uint8 [height, width, 3].
+    """Each row's colour behind the objects, float [height, 3], of uint8 [height, width, 3]."""
+    strips = _strips(pixels)
+    rows = strips[np.arange(len(strips)), _way_down(_smooth(strips, SMOOTH))]
+    trend = _smooth(rows, len(rows) // 3)
+    # Off the trend while a strip of that row is on it: an object's edge has led the way astray.
+    # A line across the whole picture, such as a wave, has no strip on the trend.
+    distances = np.abs(strips - trend[:, None]).max(-1)
+    is_astray = np.abs(rows - trend).max(-1) > OFF_TREND
+    is_seen = distances.min(1) <= OFF_TREND
+    nearest = strips[np.arange(len(strips)), distances.argmin(1)]
+    mended: np.ndarray = np.where((is_astray & is_seen)[:, None], nearest, rows)
+    return mended
 
-    An object may hide a border in some rows: of all ways down the picture that take the left, the
-    middle or the right strip's colour in each row, the one whose colour changes least (Viterbi).
+
+def _way_down(strips: np.ndarray) -> np.ndarray:
+    """The strip to read in each row: an object may hide a border in some of them.
+
+    Of all ways down the picture, the one whose colour changes least (Viterbi).
     """
-    colours = _strips(pixels)
     distrust = np.array([0.0, HIDDEN, 0.0])  # left, middle, right
     costs = distrust
     came_from = []
-    for above, row in pairwise(colours):
+    for above, row in pairwise(strips):
         changes = np.abs(above[:, None] - row[None]).sum(-1)
         steps = costs[:, None] + (changes - NOISE).clip(0) + distrust
         came_from.append(steps.argmin(0))
@@ -96,34 +111,41 @@ def background_rows(pixels: np.ndarray) -> np.ndarray:
     way = [int(costs.argmin())]
     for choice in reversed(came_from):
         way.append(int(choice[way[-1]]))
-    rows: np.ndarray = colours[np.arange(len(colours)), way[::-1]]
-    return rows
+    return np.array(way[::-1])
 
 
 def _strips(pixels: np.ndarray) -> np.ndarray:
-    """Colours of the left, middle and right strip: float [height, 3 strips, 3].
-
-    Medians of five rows: they take the noise away and keep a horizon where it is.
-    """
+    """Colours of the left, middle and right strip: float [height, 3 strips, 3]."""
     width = max(2, round(STRIP * pixels.shape[1]))
     middle = (pixels.shape[1] - width) // 2
     strips = [pixels[:, left : left + width] for left in (0, middle, pixels.shape[1] - width)]
-    colours = np.stack([np.median(strip, 1) for strip in strips], 1)
-    padded = np.pad(colours, ((2, 2), (0, 0), (0, 0)), mode="edge")
-    smooth: np.ndarray = np.median(np.lib.stride_tricks.sliding_window_view(padded, 5, 0), -1)
+    return np.stack([np.median(strip, 1) for strip in strips], 1)
+
+
+def _smooth(rows: np.ndarray, count: int) -> np.ndarray:
+    """Medians of ``count`` rows (an odd number) around each; slopes go on beyond the ends."""
+    half = count // 2
+    around = ((half, half), *((0, 0),) * (rows.ndim - 1))
+    padded = np.pad(rows, around, mode="reflect", reflect_type="odd")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1, 0)
+    smooth: np.ndarray = np.median(windows, -1)
     return smooth
 
 
 def foreground(pixels: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Where the picture (uint8 [h, w, 3]) is not its row's background [h, 3]: bool [h, w].
 
-    How much is a difference follows from how even the picture's edge is: a drawing's is perfect.
+    How much is a difference follows from how even the picture's edge is (a drawing's is perfect),
+    and from how fast the background changes there: a horizon may lie a pixel higher elsewhere.
     """
     difference = np.abs(pixels - rows[:, None]).max(-1)
     width = max(2, round(EDGE * min(difference.shape)))
     edges = (difference[:width], difference[-width:], difference[:, :width], difference[:, -width:])
     uneven = np.percentile(np.concatenate([edge.ravel() for edge in edges]), 80)
-    mask: np.ndarray = difference > np.clip(3 * uneven, *DIFFERENCE)
+    least = np.clip(3 * uneven, *DIFFERENCE)
+    padded = np.pad(rows, ((2, 2), (0, 0)), mode="edge")
+    slope = np.ptp(np.lib.stride_tricks.sliding_window_view(padded, 5, 0), axis=-1).max(-1)
+    mask: np.ndarray = difference > np.maximum(least, slope)[:, None]
     return mask
 
 

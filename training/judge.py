@@ -186,9 +186,19 @@ def accuracy(judge: Judge, examples: Examples, count: int) -> float:
     return float((named == wanted).float().mean())
 
 
+def save(runs: Path, judge: Judge, right: float) -> None:
+    """``right``: its accuracy."""
+    weights = judge.state_dict()
+    budget.save(runs / "judge.pt", {"judge": weights, "names": list(NAMES), "accuracy": right})
+
+
 def load(runs: Path) -> Judge:
+    """Raises ValueError where the saved judge was trained on other objects."""
+    state = budget.load(runs / "judge.pt")
+    if state.get("names") != list(NAMES):
+        raise ValueError(f"{runs / 'judge.pt'} knows other objects; run python -m training.judge.")
     judge = Judge()
-    judge.load_state_dict(budget.load(runs / "judge.pt")["judge"])
+    judge.load_state_dict(state["judge"])
     return judge.requires_grad_(False).eval()
 
 
@@ -201,7 +211,7 @@ def main() -> None:
     args = parser.parse_args()
     judge, right = train(args.icons, args.minutes, args.seed)
     print(f"right on 2,000 fresh crops: {right:.3f}")
-    budget.save(args.runs / "judge.pt", {"judge": judge.state_dict(), "accuracy": right})
+    save(args.runs, judge, right)
 
 
 if __name__ == "__main__":

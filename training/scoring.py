@@ -28,6 +28,10 @@ class Verdict:
     seen: str
     marks: Mapping[str, bool]
 
+    @property
+    def wrong(self) -> list[str]:
+        return [name for name, is_right in self.marks.items() if not is_right]
+
 
 class Critic:
     """Gives marks by the judge's names and by rules on the pixels."""
@@ -60,6 +64,11 @@ class Critic:
             marks["strangers_background"] = behind == stranger.background
         asked = _in_words((stranger.name,), stranger.background)
         return Verdict(stranger.text, "strangers", asked, _in_words(_names(seen), behind), marks)
+
+    def name(self, pixels: np.ndarray) -> str:
+        """Of the largest thing in the picture; "" where the judge knows none."""
+        seen = Reader(self.judge, pixels).read()
+        return seen[0].name if seen else ""
 
     def verdicts(self, wishes: Iterable[Wish], pictures: Iterable[np.ndarray]) -> list[Verdict]:
         return [self.verdict(w, pixels) for w, pixels in zip(wishes, pictures, strict=True)]

@@ -6,7 +6,7 @@ Each gives numbers by name: shares of 0 to 1 where nothing else is said.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
@@ -24,10 +24,11 @@ from training.rendering import Renderer, Settings
 from training.scoring import Critic, Verdict, shares
 
 Numbers = dict[str, float]
-GUIDANCE = (1.0, 2.0, 3.5, 6.0)  # the models' own among them
-EVERY = 4  # wish in so many is drawn at other guidance scales
+GUIDANCE = (1.0, 2.0, 3.5, 6.0)
+EVERY = 5  # wish in so many is drawn at other guidance scales
 TRUE_CFG = 3.0
-NEGATIVES = 30  # prompts
+NEGATIVES = 12  # prompts of each kind
+PLAIN_COLOURS = [colour for colour in COLOURS if colour != "orange"]  # "a orange background"
 AT_EACH_SIZE = 6  # prompts
 ALIKE = 8  # seeds of one prompt
 SINGLE = ("plain", "setting", "position", "size")
@@ -74,7 +75,7 @@ def half_steps(bench: Bench, wishes: Sequence[Wish], full: Sequence[Verdict]) ->
 
 
 def guidance(bench: Bench, wishes: Sequence[Wish], full: Sequence[Verdict]) -> Numbers:
-    """Object and background at each guidance scale, for one wish in four."""
+    """Object and background at each guidance scale, for one wish in five."""
     numbers = {}
     for scale in sorted({*GUIDANCE, bench.settings.guidance_scale}):
         is_default = scale == bench.settings.guidance_scale
@@ -90,35 +91,52 @@ def guidance(bench: Bench, wishes: Sequence[Wish], full: Sequence[Verdict]) -> N
 
 
 def negatives(bench: Bench) -> Numbers:
-    """True CFG: whether the colour of a background goes when it is named as unwanted.
+    """True CFG: whether what a seed drew unasked goes when it is named as unwanted.
 
-    The prompts name none, so the seed decides. ``negative_spared``: it stays when another one is
-    named, so that it is the word that acts and not the guidance.
+    Colours behind things whose prompt names none, and things whose prompt names a background alone.
+    "spared": it stays when another one is named, so that the word acts and not the guidance.
     """
     rng = random.Random(bench.seed)
     names = [emoji.name for emoji in COUNTABLE if emoji.name[0] not in "aeiou"]
-    texts = [f"a {name}" for name in rng.sample(names, NEGATIVES)]
-    before = [_background(pixels) for pixels in bench.paint(texts)]
-    others = [rng.choice([c for c in COLOURS if c not in colours]) for colours in before]
-    kept = _kept(bench, texts, before, [" to ".join(colours) for colours in before])
-    spared = _kept(bench, texts, before, others)
-    return {"negative_vanished": 1 - kept, "negative_spared": spared}
+    things = [f"a {name}" for name in rng.sample(names, NEGATIVES)]
+    colours = [f"a {rng.choice(PLAIN_COLOURS)} background" for _ in range(NEGATIVES)]
+    of_colour = _acting(bench, things, _background_words, "{} background", PLAIN_COLOURS)
+    of_thing = _acting(bench, colours, bench.critic.name, "a {}", names)
+    return {f"negative_colour_{name}": share for name, share in of_colour.items()} | {
+        f"negative_thing_{name}": share for name, share in of_thing.items()
+    }
 
 
-def _kept(
-    bench: Bench, texts: list[str], before: list[tuple[str, ...]], unwanted: list[str]
-) -> float:
-    """Share of the pictures that keep their background where ``unwanted`` is the negative."""
-    settings = replace(bench.settings, true_cfg_scale=TRUE_CFG)
-    seeds = range(bench.seed, bench.seed + len(texts))
-    negatives = [f"{words} background" for words in unwanted]
-    pictures = bench.renderer.render(texts, seeds, settings, negatives)
-    after = [_background(pixels) for pixels in pictures]
-    return float(np.mean([a == b for a, b in zip(before, after, strict=True)]))
+def _acting(
+    bench: Bench,
+    texts: Sequence[str],
+    shown: Callable[[np.ndarray], str],
+    words: str,
+    others: Sequence[str],
+) -> Numbers:
+    """``shown``: what a picture shows unasked, or ""; ``words``: the negative that names it."""
+    rng = random.Random(bench.seed)
+    before = {i: shown(pixels) for i, pixels in enumerate(bench.paint(texts)) if shown(pixels)}
+    others_of = {i: rng.choice([o for o in others if o not in was]) for i, was in before.items()}
+
+    def kept(unwanted: Mapping[int, str]) -> float:
+        """Share of the pictures that show what they did."""
+        settings = replace(bench.settings, true_cfg_scale=TRUE_CFG)
+        seeds = [bench.seed + i for i in before]
+        negatives = [words.format(word) for word in unwanted.values()]
+        pictures = bench.renderer.render([texts[i] for i in before], seeds, settings, negatives)
+        marks = [
+            shown(pixels) == was for pixels, was in zip(pictures, before.values(), strict=True)
+        ]
+        return float(np.mean(marks))
+
+    if not before:
+        return {"vanished": 0.0, "spared": 0.0}
+    return {"vanished": 1 - kept(before), "spared": kept(others_of)}
 
 
-def _background(pixels: np.ndarray) -> tuple[str, ...]:
-    return background_of(background_rows(pixels))
+def _background_words(pixels: np.ndarray) -> str:
+    return " to ".join(background_of(background_rows(pixels)))
 
 
 def variety(bench: Bench, wishes: Sequence[Wish]) -> Numbers:

@@ -11,10 +11,11 @@ from diffusers.schedulers.scheduling_flow_match_euler_discrete import (
 )
 from PIL import Image
 
-from pipelines.denoise import Row, group_rows, new_row, step_rows
+from pipelines.denoise import step_rows
 from pipelines.engine import prompts_of
 from pipelines.flux1 import Flux1
 from pipelines.requests import RenderRequest
+from pipelines.row import Row, group_rows, new_row
 
 
 def reference(model: Flux1, request: RenderRequest, output_type: str = "latent"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines import denoise, flux1, schedule
+from pipelines import denoise, flux1, row, schedule
 from pipelines.engine import PictureEngine
 from pipelines.flux1 import Flux1, Grid
 from pipelines.requests import PictureDone, RenderRequest
@@ -160,7 +160,7 @@ def _patches_in_another_order(monkeypatch):
     def pack(latents):
         return flux1.pack(latents.transpose(1, 2)).contiguous()
 
-    monkeypatch.setattr(denoise, "pack", pack)
+    monkeypatch.setattr(row, "pack", pack)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipelines.denoise import group_rows, step_rows
+from pipelines.denoise import step_rows
 from pipelines.requests import RenderRequest
+from pipelines.row import group_rows
 from tests.pipelines.conftest import load_exact
 from tests.pipelines.reference import distance, photo, row_of, run
 

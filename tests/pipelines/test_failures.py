@@ -37,14 +37,14 @@ def assert_only_bad_failed(last: dict[str, object], code: str, words: str) -> No
 
 def break_step(monkeypatch, error: Exception) -> None:
     """Any forward with the bad row in it raises, as a device does: nobody knows whose fault."""
-    real = denoise._velocities
+    real = denoise.finish
 
-    def velocities(model, rows):
-        if any(row.seed == BAD_SEED for row in rows):
+    def finish(model, begun, computes):
+        if any(row.seed == BAD_SEED for row in begun.rows):
             raise error
-        return real(model, rows)
+        return real(model, begun, computes)
 
-    monkeypatch.setattr(denoise, "_velocities", velocities)
+    monkeypatch.setattr(denoise, "finish", finish)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_a_step_that_raises(tiny, monkeypatch, error, code, words):
 def test_a_prediction_that_is_not_finite(tiny, monkeypatch):
     real = denoise._velocities
 
-    def velocities(model, rows):
-        found = real(model, rows)
-        is_bad = [row.seed == BAD_SEED for row in rows]
+    def velocities(model, begun, computes):
+        found = real(model, begun, computes)
+        is_bad = [row.seed == BAD_SEED for row in begun.sequences]
         return [v * torch.nan if bad else v for v, bad in zip(found, is_bad, strict=True)]
 
     monkeypatch.setattr(denoise, "_velocities", velocities)
@@ -79,7 +79,7 @@ def test_a_prediction_that_is_not_finite(tiny, monkeypatch):
 
 def test_two_pictures_of_a_request_that_are_not_finite_are_one_failure(tiny, monkeypatch):
     real = denoise._velocities
-    broken = lambda model, rows: [v * torch.nan for v in real(model, rows)]  # noqa: E731
+    broken = lambda *step: [v * torch.nan for v in real(*step)]  # noqa: E731
     monkeypatch.setattr(denoise, "_velocities", broken)
     engine = PictureEngine(tiny)
     engine.submit(REQUEST)
@@ -140,8 +140,8 @@ def test_a_source_that_cannot_be_encoded(tiny, monkeypatch):
     def encode_picture(self, pixels):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(Flux1, "encode_picture", encode_picture)
     engine = PictureEngine(tiny)
+    monkeypatch.setattr(Flux1, "encode_picture", encode_picture)
     engine.submit(replace(REQUEST, source=photo(48, 32), strength=0.5))
     assert [type(event) for event in finish(engine)] == [Started, RequestFailed]
 
@@ -158,15 +158,15 @@ def test_a_preview_that_raises_costs_only_the_preview(tiny, monkeypatch):
 
 
 def test_out_of_memory_in_a_group_runs_it_in_smaller_ones_from_then_on(tiny, monkeypatch):
-    real, sizes = denoise._velocities, []
+    real, sizes = denoise.finish, []
 
-    def velocities(model, rows):
-        sizes.append(len(rows))
-        if len(rows) > 2:
+    def finish_small(model, begun, computes):
+        sizes.append(len(begun.rows))
+        if len(begun.rows) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(model, rows)
+        return real(model, begun, computes)
 
-    monkeypatch.setattr(denoise, "_velocities", velocities)
+    monkeypatch.setattr(denoise, "finish", finish_small)
     engine = PictureEngine(tiny)
     engine.submit(replace(REQUEST, seeds=(1, 2, 3, 4), steps=2))
     assert len(pictures(finish(engine))) == 4

@@ -12,7 +12,7 @@ import pipelines
 FOLDER = Path(pipelines.__file__).parent
 
 
-@pytest.mark.parametrize("module", ["specs", "schedule", "requests", "errors"])
+@pytest.mark.parametrize("module", ["specs", "schedule", "requests", "errors", "cache_rules"])
 def test_the_server_may_import_it_without_torch(module):
     code = (
         f"import sys, pipelines.{module}; "

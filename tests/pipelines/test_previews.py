@@ -1,6 +1,7 @@
 """Previews: of the picture as foreseen, by the VAE or by a fitted matrix."""
 
 import time
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -51,6 +52,42 @@ def test_a_large_picture_is_drawn_at_latent_size(tiny, monkeypatch):
     with torch.inference_mode():
         preview = Previewer(tiny, time.monotonic).draw(row)
     assert (preview.shape, preview.dtype) == ((4, 6, 3), np.uint8)
+
+
+def test_the_matrix_is_fitted_before_the_first_preview(tiny, monkeypatch):
+    """A step that waits for the fit would be a long one."""
+    monkeypatch.setattr(previews, "MAX_VAE_TOKENS", 1)
+    previewer = Previewer(tiny, time.monotonic)
+    monkeypatch.setattr(previews, "fit_matrix", None)
+    with torch.inference_mode():
+        assert previewer.draw(stepped(tiny, REQUEST)).shape == (4, 6, 3)
+
+
+def test_where_the_fit_fails_the_first_preview_tries_again(tiny, monkeypatch):
+    def no_room(model):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(previews, "MAX_VAE_TOKENS", 1)
+    with monkeypatch.context() as at_load:
+        at_load.setattr(previews, "fit_matrix", no_room)
+        previewer = Previewer(tiny, time.monotonic)
+    with torch.inference_mode():
+        assert previewer.draw(stepped(tiny, REQUEST)).shape == (4, 6, 3)
+
+
+def test_a_request_has_two_previews_a_second_at_most(tiny):
+    now_s = 0.0
+    previewer = Previewer(tiny, lambda: now_s)
+    row = stepped(tiny, REQUEST)
+    shown_s = []
+    with torch.inference_mode():
+        while now_s < 5.0:
+            if previewer.choose([row]):
+                previewer.draw(row)
+                shown_s.append(now_s)
+            now_s += 0.07
+    assert len(shown_s) >= 9  # and not much less either
+    assert all(later - earlier >= 0.5 for earlier, later in pairwise(shown_s))
 
 
 class LinearVae:

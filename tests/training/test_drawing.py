@@ -87,9 +87,7 @@ def test_free_things_lie_anywhere(sprites: Sprites) -> None:
     scene = replace(single("apple", ("white",)), is_snapped=False)
     lefts = {pixels_of(place(random.Random(i), "apple", "", ""), 256, 256)[0] for i in range(40)}
     assert len({left % GRID_PX for left in lefts}) > 10
-    assert not np.array_equal(
-        draw(scene, sprites), draw(replace(scene, is_snapped=True), sprites)
-    )
+    assert not np.array_equal(draw(scene, sprites), draw(replace(scene, is_snapped=True), sprites))
 
 
 def test_sizes_grow(sprites: Sprites) -> None:

@@ -1,0 +1,216 @@
+"""FLUX.1-dev's full shape on one CUDA device: steps, predicted steps, decodes, and their floor.
+
+`sh benchmarks/gpu.sh` runs it. The weights are random bfloat16 numbers made on the device, so
+nothing is downloaded, and prompts are random numbers, too: neither matters to the time. Pictures
+are 1024 x 1024, drawn one at a time with the engine's own steps, once with diffusers' blocks as
+they come and once with each block compiled by torch. "balanced" has a threshold of 1 here, so that
+there are predicted steps to time: how many a real picture has, random weights cannot tell.
+
+Floors are operations over 790 TFLOP/s (`benchmarks.floor`). `--scale tiny --device cpu` tries the
+commands.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks.floor import RATE_TFLOPS, Parts, parts_of
+from benchmarks.memory import peak_bytes
+from benchmarks.report import json_line
+from benchmarks.untrained import (
+    FLUX1_TRANSFORMER,
+    FLUX1_VAE,
+    Config,
+    random_prompt,
+    untrained,
+)
+from pipelines.cache_rules import OFF, CacheRule, resolve
+from pipelines.decode import decode_rows
+from pipelines.denoise import step_rows
+from pipelines.flux1 import Flux1
+from pipelines.requests import RenderRequest
+from pipelines.row import Row, new_row
+from pipelines.specs import DEV, ModelSpec
+
+RULES = {"off": OFF, "balanced": resolve("balanced", residual_threshold=1.0)}
+COUNTS = (1, 4, 8)  # pictures decoded together
+REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    spec: ModelSpec
+    transformer: Config
+    vae: Config
+
+
+SCALES = {
+    "full": Scale(DEV, FLUX1_TRANSFORMER, FLUX1_VAE),
+    "tiny": Scale(
+        replace(DEV, native_width=64, native_height=64, default_steps=12, max_sequence_length=24),
+        {
+            **FLUX1_TRANSFORMER,
+            "num_layers": 2,
+            "num_single_layers": 2,
+            "attention_head_dim": 16,
+            "num_attention_heads": 2,
+            "joint_attention_dim": 32,
+            "pooled_projection_dim": 32,
+            "axes_dims_rope": (4, 6, 6),
+        },
+        {**FLUX1_VAE, "block_out_channels": (8, 8, 8, 8), "norm_num_groups": 4},
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Seconds of one picture's parts."""
+
+    computed_s: list[float]  # each step that ran all blocks
+    predicted_s: list[float]  # each that ran the first one
+    decode_s: float
+
+    @property
+    def total_s(self) -> float:
+        return sum(self.computed_s) + sum(self.predicted_s) + self.decode_s
+
+
+def row_of(model: Flux1, rule: CacheRule, seed: int = 0) -> Row:
+    spec = model.spec
+    size = spec.native_width, spec.native_height
+    request = RenderRequest("r", "", *size, spec.default_steps, (seed,), cache=rule)
+    return new_row(model, request, 0, [random_prompt(model)], None)
+
+
+def draw(model: Flux1, rule: CacheRule) -> Drawn:
+    row = row_of(model, rule)
+    steps: dict[bool, list[float]] = {True: [], False: []}
+
+    def step() -> None:
+        broken = step_rows(model, [row])
+        assert not broken, "random weights gave a velocity that is not finite"
+
+    while not row.is_finished:
+        seconds = timed(model, step)
+        steps[row.was_predicted].append(seconds)
+    return Drawn(steps[False], steps[True], timed_decode(model, [row]))
+
+
+def timed_decode(model: Flux1, rows: Sequence[Row]) -> float:
+    """Latents to 8-bit pictures on the host."""
+    return timed(model, lambda: decode_rows(model, rows).pictures())
+
+
+def timed(model: Flux1, work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)
+    return time.perf_counter() - began
+
+
+def compile_blocks(model: Flux1) -> None:
+    """One graph for each kind of block: their weights are inputs of it."""
+    for block in model.blocks:
+        block.compile()
+
+
+def rows_of(model: Flux1, parts: Parts) -> Iterator[dict[str, Any]]:
+    """Of the table, one after another; compiles the model's blocks on the way."""
+    for count in COUNTS:
+        yield decode_row(model, parts, count)
+    yield from picture_rows(model, parts, "eager")
+    compile_blocks(model)
+    yield from picture_rows(model, parts, "compiled")
+
+
+def picture_rows(model: Flux1, parts: Parts, mode: str) -> Iterator[dict[str, Any]]:
+    """One for each rule; the first picture warms up."""
+    for name, rule in RULES.items():
+        pictures = [draw(model, rule) for _ in range(REPEATS + 1)][1:]
+        totals = [picture.total_s for picture in pictures]
+        predicted = [seconds for picture in pictures for seconds in picture.predicted_s]
+        computed = [seconds for picture in pictures for seconds in picture.computed_s]
+        steps = model.spec.default_steps
+        floor_s = floor_of(parts.picture(steps, len(predicted) // REPEATS))
+        yield {
+            "name": f"picture, {mode}, {name}",
+            "steps": steps,
+            "predicted": len(predicted) // REPEATS,
+            "over_floor": statistics.median(totals) / floor_s,
+            "floor_s": floor_s,
+            "median_s": statistics.median(totals),
+            "min_s": min(totals),
+            "max_s": max(totals),
+            "computed_step_s": statistics.median(computed),
+            "computed_step_floor_s": floor_of(parts.step),
+            "predicted_step_s": statistics.median(predicted) if predicted else None,
+            "predicted_step_floor_s": floor_of(parts.head),
+            "peak_bytes": peak_bytes(model.device, partial(draw, model, rule)),
+        }
+
+
+def decode_row(model: Flux1, parts: Parts, count: int) -> dict[str, Any]:
+    rows = [row_of(model, OFF, seed) for seed in range(count)]
+    seconds = [timed_decode(model, rows) for _ in range(REPEATS + 1)][1:]
+    floor_s = floor_of(count * parts.decode)
+    return {
+        "name": f"decode of {count}",
+        "over_floor": statistics.median(seconds) / floor_s,
+        "floor_s": floor_s,
+        "median_s": statistics.median(seconds),
+        "min_s": min(seconds),
+        "max_s": max(seconds),
+        "peak_bytes": peak_bytes(model.device, lambda: decode_rows(model, rows).pictures()),
+    }
+
+
+def floor_of(flops: int) -> float:
+    return flops / (RATE_TFLOPS * 1e12)
+
+
+def print_row(row: dict[str, Any]) -> None:
+    """At once, so that an end before the last row leaves the others."""
+    times = f"{row['median_s']:.3f} s ({row['min_s']:.3f} to {row['max_s']:.3f})"
+    peak = f"peak {row['peak_bytes'] / 2**30:.2f} GiB over the weights"
+    print(f"{row['name']:28} {row['over_floor']:8.2f} of the floor, {times}, {peak}", flush=True)
+    if "steps" in row:
+        computed_ms, predicted_s = 1000 * row["computed_step_s"], row["predicted_step_s"]
+        predicted = "" if predicted_s is None else f", a predicted one {1000 * predicted_s:.2f} ms"
+        share = f"{row['predicted']} of {row['steps']} steps predicted"
+        print(f"    {share}; a computed step {computed_ms:.2f} ms{predicted}", flush=True)
+
+
+@torch.inference_mode()
+def main() -> None:
+    """Print the table, then the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", choices=SCALES, default="full")
+    parser.add_argument("--device", default="cuda")
+    options = parser.parse_args()
+    scale = SCALES[options.scale]
+    shape = scale.spec, scale.transformer, scale.vae
+    parts = parts_of(
+        untrained(*shape, device="meta"), scale.spec.native_width, scale.spec.native_height
+    )
+    model = untrained(*shape, device=options.device, dtype=torch.bfloat16)
+    weights = [*model.transformer.parameters(), *model.vae.parameters()]
+    weights_bytes = sum(each.numel() * each.element_size() for each in weights)
+    print(f"{options.scale} scale, weights of {weights_bytes / 2**30:.2f} GiB", flush=True)
+    rows: list[dict[str, Any]] = []
+    for row in rows_of(model, parts):
+        print_row(row)
+        rows.append(row)
+    about = {"scale": options.scale, "weights_bytes": weights_bytes}
+    print(json_line("gpu", [], [row | about for row in rows]))
+
+
+if __name__ == "__main__":
+    main()
