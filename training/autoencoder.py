@@ -4,8 +4,8 @@
     python -m training.autoencoder --phase tune --minutes 30      # both, on whole pictures
     python -m training.autoencoder --phase decoder --minutes 30   # the encoder stays as it is
 
-The first run ends with the latents' mean and deviation (``shift_factor``, ``scaling_factor``), which
-the later ones keep. ``--from assets/flux-emoji`` begins with the shipped weights.
+The first run ends with the latents' mean and deviation (``shift_factor``, ``scaling_factor``),
+which the later ones keep. ``--from assets/flux-emoji`` begins with the shipped weights.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline
+from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline
 
 from training import autoencoder, budget, world
 from training.latents import RUNS

@@ -99,7 +99,8 @@ class Producer:
         width, height = self.stage.sizes[number % len(self.stage.sizes)]
         scenes = [random_scene(self.rng, self.stage.mix) for _ in range(count)]
         captions = [write(scene, self.rng) for scene in scenes for _ in range(CAPTIONS)]
-        clip, t5 = (ids.short().unflatten(0, (count, CAPTIONS)) for ids in self.text.tokenise(captions))
+        tokens = self.text.tokenise(captions)
+        clip, t5 = (ids.short().unflatten(0, (count, CAPTIONS)) for ids in tokens)
         latents, ink = [], []
         for start in range(0, count, batch):
             pictures = [self._draw(s, width, height) for s in scenes[start : start + batch]]
@@ -111,7 +112,8 @@ class Producer:
     def _draw(self, scene: Scene, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
         """The picture and its background alone."""
         empty = replace(scene, things=())
-        return tuple(drawing.draw(each, self.sprites, width, height) for each in (scene, empty))
+        whole, bare = (drawing.draw(s, self.sprites, width, height) for s in (scene, empty))
+        return whole, bare
 
 
 class Pool:

@@ -95,8 +95,7 @@ def test_a_file_brings_its_cache(page: Page, tmp_path: Path) -> None:
 def test_a_studio_with_a_cache_of_its_own_begins_with_it(
     tmp_path: Path, open_page: OpenPage
 ) -> None:
-    settings = {"cache": "fast", "max_skips": 1}
-    with RunningStudio(tmp_path, FakeEngine(), **settings) as studio:
+    with RunningStudio(tmp_path, FakeEngine(), cache="fast", max_skips=1) as studio:
         page = open_page(studio.url)
         generate(page, "as the studio says")
         wait_for_pictures(page, "as the studio says")
