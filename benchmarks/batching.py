@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import torch
 
 from benchmarks.report import Claim, json_line
-from benchmarks.ways import Bench, load_bench, no_time
+from benchmarks.ways import Bench, load_bench
 from pipelines.cache_rules import PRESETS, CacheRule
 from pipelines.engine import PictureEngine
 from pipelines.requests import RenderRequest, RequestDone, RequestFailed
@@ -176,13 +176,12 @@ def draw_call(bench: Bench, batch: Sequence[RenderRequest]) -> None:
 
 
 def ways_of(bench: Bench) -> dict[str, Serve]:
-    engine = PictureEngine(bench.model, clock=no_time)
     draw = partial(draw_call, bench)
     return {
         SEQUENTIAL: partial(serve_calls, draw, first),
         BATCHES: partial(serve_calls, draw, alike),
-        "ours, off": partial(serve_engine, engine, PRESETS["off"]),
-        "ours, balanced": partial(serve_engine, engine, PRESETS["balanced"]),
+        "ours, off": partial(serve_engine, bench.engine, PRESETS["off"]),
+        "ours, balanced": partial(serve_engine, bench.engine, PRESETS["balanced"]),
     }
 
 
@@ -205,8 +204,8 @@ def row_of(name: str, runs: Sequence[tuple[float, list[float]]]) -> dict[str, An
     }
 
 
-def print_table(rows: Sequence[dict[str, Any]], gap_s: float) -> None:
-    print(f"A request in {gap_s:.3f} s; medians of n rounds.")
+def print_table(rows: Sequence[dict[str, Any]], gap_s: float, rounds: int) -> None:
+    print(f"A request every {gap_s:.3f} s on average; medians of {rounds} rounds.")
     for row in rows:
         totals = f"{row['total_s']:.2f} s ({row['min_s']:.2f} to {row['max_s']:.2f})"
         print(
@@ -240,13 +239,14 @@ def main() -> None:
     gap_s = service_s / len(requests) / options.load
     arrivals = arrivals_of(requests, gap_s)
     runs: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in ways}
-    for _ in range(1 if options.quick else ROUNDS):
+    rounds = 1 if options.quick else ROUNDS
+    for _ in range(rounds):
         for name, serve in ways.items():
             runs[name].append(measure(serve, arrivals))
     rows = [row_of(name, each) for name, each in runs.items()]
     rows = [row | {"ratio": row["total_s"] / rows[0]["total_s"]} for row in rows]
     if not options.json:
-        print_table(rows, gap_s)
+        print_table(rows, gap_s, rounds)
     print(json_line("batching", claims_of(rows), rows))
 
 

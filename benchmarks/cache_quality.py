@@ -15,90 +15,32 @@ those prompts to no more than what the peer computed, and both are scored on 32 
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
+from benchmarks.contestants import our_settings, peers
 from benchmarks.fidelity import Gallery, Score
-from benchmarks.peers import CacheDit, FirstBlockCache, TaylorSeer, missing_peers
+from benchmarks.peers import TaylorSeer, missing_peers
 from benchmarks.report import Claim, json_line
-from benchmarks.tuning import Contestant, Family, Window
-from benchmarks.ways import Ours, Plain, Way, load_bench
-from pipelines.cache_rules import PRESETS, resolve
+from benchmarks.tuning import Contestant, Window
+from benchmarks.ways import Bench, Ours, Plain, Way, load_bench
+from pipelines.cache_rules import PRESETS
 from pipelines.requests import RenderRequest
 from pipelines.specs import EMBEDDED, ModelSpec, find_spec
 from training.prompts import AXES, held_out_wishes
 
 STEPS = 28
 TARGETS = (0.60, 0.45, 0.30)
-NEAR = 0.03  # of a target: schedules have no setting in between
-CLOSE = 0.02  # below a peer's fraction
+NEAR = 0.02  # of a target: schedules have no setting in between
+CLOSE = 0.01  # below a peer's fraction
 TUNING_SEED, SCORING_SEED = 2001, 1001
 TIMED = 3  # pictures of each way, the ways taking turns
+COMPARED = 12  # of off and balanced
 BALANCED, OFF = Ours(PRESETS["balanced"]), Ours(PRESETS["off"])
 Requests = tuple[RenderRequest, ...]
 ScoreOf = Callable[[Way], Score]
-
-
-def ours_by_threshold(order: int, warmup: int, skips: int, threshold: float) -> Way:
-    rule = resolve(
-        "balanced",
-        residual_threshold=threshold,
-        taylor_order=order,
-        warmup_steps=warmup,
-        max_skips=skips,
-    )
-    return Ours(rule)
-
-
-def cache_dit_by_threshold(warmup: int, skips: int, threshold: float) -> Way:
-    return CacheDit(threshold, warmup, skips)
-
-
-def schedules(warmups: Sequence[int], intervals: Sequence[int]) -> Iterator[tuple[int, int]]:
-    return ((warmup, interval) for warmup in warmups for interval in intervals)
-
-
-OURS: Contestant[Way] = Contestant(
-    "ours",
-    tuple(
-        Family(partial(ours_by_threshold, order, warmup, skips))
-        for order, warmup, skips in (
-            *((0, 3, 5),),
-            *((1, 6, 2), (1, 4, 3), (1, 3, 5), (1, 2, 8)),
-            *((2, 4, 3), (2, 2, 8)),
-        )
-    ),
-)
-PEERS: tuple[Contestant[Way], ...] = (
-    Contestant("diffusers FirstBlockCache", (Family(FirstBlockCache),)),
-    Contestant(
-        "diffusers TaylorSeer",
-        fixed=tuple(TaylorSeer(n, warmup) for warmup, n in schedules((3,), (2, 5, 28))),
-    ),
-    Contestant(
-        "diffusers TaylorSeer lite",
-        fixed=tuple(
-            TaylorSeer(n, warmup, is_lite=True) for warmup, n in schedules((3, 6), (2, 3, 4, 5))
-        ),
-    ),
-    # Warm-ups and caps that its documentation and the servers that build it in recommend.
-    Contestant(
-        "cache-dit",
-        tuple(
-            Family(partial(cache_dit_by_threshold, *each)) for each in ((4, 3), (4, -1), (8, -1))
-        ),
-    ),
-    Contestant(
-        "the release notes' schedule",
-        fixed=tuple(
-            Ours(resolve("taylorseer", warmup_steps=warmup, cache_interval=n))
-            for warmup, n in (*schedules((3, 6), (2, 3, 4, 8)), (9, 5))
-        ),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +60,7 @@ class Contest:
         self._gallery = gallery
         self._tuning = tuning
         self._scoring = scoring
+        self._ours = our_settings()
 
     def tuned(self, way: Way) -> Score:
         return self._gallery.score(way, self._tuning)
@@ -133,7 +76,7 @@ class Contest:
     def match(self, theirs: Way) -> Way | None:
         """Our best setting on the tuning prompts of those that compute no more."""
         fraction = self.score(theirs).fraction
-        return OURS.best(Window(fraction - CLOSE, fraction), self.tuned)
+        return self._ours.best(Window(fraction - CLOSE, fraction), self.tuned)
 
     def tuning_rows(self) -> list[dict[str, Any]]:
         """Our settings that were tried, as rows of the JSON line."""
@@ -147,7 +90,7 @@ class Contest:
 def hold(contest: Contest, targets: Sequence[float]) -> list[Duel]:
     """Every peer at every target, and attention-only TaylorSeer where it can be, at its default."""
     missing = missing_peers()
-    present = [peer for peer in PEERS if peer.name not in missing]
+    present = [peer for peer in peers() if peer.name not in missing]
     duels = [contest.duel(peer, target) for target in targets for peer in present]
     default = TaylorSeer()
     fraction = contest.score(default).fraction
@@ -157,11 +100,10 @@ def hold(contest: Contest, targets: Sequence[float]) -> list[Duel]:
 # Time
 
 
-def time_ways(spec: ModelSpec, ways: Sequence[Way], requests: Requests) -> dict[Way, list[float]]:
+def time_ways(bench: Bench, ways: Sequence[Way], requests: Requests) -> dict[Way, list[float]]:
     """Seconds a picture from the prompt to 8 bits, after one of each way that does not count."""
-    bench = load_bench(spec)
     seconds: dict[Way, list[float]] = {way: [] for way in ways}
-    for request in (requests[0], *requests[:TIMED]):
+    for request in (requests[0], *requests):
         for way in ways:
             with way.open(bench) as draw:
                 began = time.perf_counter()
@@ -187,7 +129,7 @@ def claims_of(duels: Sequence[Duel], score: ScoreOf, speed: float) -> list[Claim
             name = f"{duel.peer} at {duel.target:.0%}: median PSNR above ours by, dB"
             claims.append(Claim(name, lead(duel, score), 0.0))
     share = max((extra_share(duel, score) for duel in duels if duel.ours), default=0.0)
-    return [*claims, Claim("our share of the operations above a peer's by", share, CLOSE)]
+    return [*claims, Claim("our share of the operations above a peer's by", share, 0.02)]
 
 
 def lead(duel: Duel, score: ScoreOf) -> float:
@@ -302,9 +244,11 @@ def main() -> None:
     for way in ways_of(duels):
         contest.score(way)
     gallery.close()
-    seconds = time_ways(spec, ways_of(duels), scoring)
+    bench = load_bench(spec)
+    seconds = time_ways(bench, ways_of(duels), scoring[:TIMED])
+    off_s, balanced_s = time_ways(bench, (OFF, BALANCED), scoring[:COMPARED]).values()
+    speed = statistics.median(balanced_s) / statistics.median(off_s)
     rows = rows_of(duels, contest.score, seconds) + contest.tuning_rows()
-    speed = statistics.median(seconds[BALANCED]) / statistics.median(seconds[OFF])
     if not options.json:
         print_table(rows)
     print(json_line("cache_quality", claims_of(duels, contest.score, speed), rows))

@@ -6,6 +6,7 @@ schedule decides and a Taylor series extrapolates. cache-dit, a package of its o
 pipeline's call returns, so pictures are drawn one after another.
 """
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,9 +90,7 @@ class CacheDit:
 
     @contextmanager
     def open(self, bench: Bench) -> Iterator[Draw]:
-        os.environ.setdefault("CACHE_DIT_LOG_LEVEL", "error")  # read at import
-        import cache_dit  # here, for it may not install everywhere
-
+        cache_dit = import_cache_dit()
         pipeline = with_own_transformer(bench)
         cache_dit.enable_cache(
             pipeline,
@@ -120,10 +119,16 @@ def with_own_transformer(bench: Bench) -> Any:
     return pipeline
 
 
+def import_cache_dit() -> Any:
+    """Raises ImportError: it may not install everywhere."""
+    os.environ.setdefault("CACHE_DIT_LOG_LEVEL", "error")  # it tells each step on stdout
+    return importlib.import_module("cache_dit")
+
+
 def missing_peers() -> dict[str, str]:
     """Packages that cannot be imported, and why."""
     try:
-        import cache_dit  # noqa: F401
+        import_cache_dit()
     except ImportError as error:
         return {"cache-dit": str(error)}
     return {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 THRESHOLDS = (0.003, 1.0)
-ROUNDS = 8  # of bisection: to 1.02 times the threshold
+ROUNDS = 8
 
 
 class Measured(Protocol):
@@ -39,7 +39,7 @@ class Family(Generic[W]):
         self._fractions: dict[float, float] = {}  # of the thresholds that were tried
 
     def tune(self, window: Window, measure: Measure[W]) -> W | None:
-        """The best of the settings tried that lie in the window; bisects until there is one.
+        """The best of the settings tried that lie in the window; tries more until there is one.
 
         Searches share what they tried. None where no threshold gives such a fraction.
         """
@@ -48,20 +48,28 @@ class Family(Generic[W]):
             inside = [t for t, fraction in self._fractions.items() if window.holds(fraction)]
             if inside:
                 return max(map(self._make, inside), key=lambda way: measure(way).psnr)
-            low, high = self._around(window)
-            if low >= high:
+            threshold = self._between(window)
+            if threshold is None:
                 return None
-            self._try((low * high) ** 0.5, measure)
+            self._try(threshold, measure)
         return None
 
     def _try(self, threshold: float, measure: Measure[W]) -> None:
         self._fractions[threshold] = measure(self._make(threshold)).fraction
 
-    def _around(self, window: Window) -> tuple[float, float]:
-        """The highest threshold that computes too much, the lowest that computes too little."""
-        too_much = [t for t, fraction in self._fractions.items() if fraction > window.high]
-        too_little = [t for t, fraction in self._fractions.items() if fraction < window.low]
-        return max(too_much, default=THRESHOLDS[0]), min(too_little, default=THRESHOLDS[1])
+    def _between(self, window: Window) -> float | None:
+        """Where a line from the nearest above the window to the nearest below meets its middle.
+
+        The line is over the threshold's logarithm; both ends are kept away from, for it bends.
+        """
+        below = [item for item in self._fractions.items() if item[1] < window.low]
+        above = [item for item in self._fractions.items() if item[1] > window.high]
+        high, least = min(below, default=(0.0, 0.0))
+        low, most = max(above, default=(THRESHOLDS[0], 1.0))
+        if low >= high:
+            return None
+        share = (most - sum(window) / 2) / (most - least)
+        return low * (high / low) ** min(max(share, 0.1), 0.9)
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,16 @@ class Bench:
     """One checkpoint, loaded once for us and once for the peers: their hooks never meet ours."""
 
     model: Flux1
+    engine: PictureEngine  # of that model, without previews
     pipeline: Any  # FluxPipeline
     tally: Tally  # of both transformers, at the native size
     step_flops: int  # of a step without a cache
 
     @property
     def full_steps(self) -> int:
-        """Counted since the tally was cleared: steps that reached the last block's last layer."""
+        """Since the tally was cleared: those that ran the last block's attention."""
         last = len(self.model.transformer.single_transformer_blocks) - 1
-        return self.tally.calls[f"single_transformer_blocks.{last}.proj_out"]
+        return self.tally.calls[f"single_transformer_blocks.{last}.attn.to_q"]
 
 
 class Way(Protocol):
@@ -51,7 +52,7 @@ class Way(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """Our engine, one picture at a time and without previews."""
+    """Our engine, one picture at a time."""
 
     rule: CacheRule
 
@@ -68,8 +69,7 @@ class Ours:
 
     @contextmanager
     def open(self, bench: Bench) -> Iterator[Draw]:
-        engine = PictureEngine(bench.model, clock=no_time)
-        yield lambda request: draw_with_engine(engine, replace(request, cache=self.rule))
+        yield lambda request: draw_with_engine(bench.engine, replace(request, cache=self.rule))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,4 +126,5 @@ def load_bench(spec: ModelSpec) -> Bench:
     tally = Tally(flops)
     tally.watch(pipeline.transformer)
     tally.watch(model.transformer)
-    return Bench(model, pipeline, tally, sum(flops.values()))
+    engine = PictureEngine(model, clock=no_time)
+    return Bench(model, engine, pipeline, tally, sum(flops.values()))
