@@ -15,8 +15,7 @@ test: $(VENV)/dev.stamp browser lint
 
 # About half an hour on two cores with nothing else to do. One alone: BENCHMARKS=floor
 bench: $(VENV)/dev.stamp
-	for name in $(BENCHMARKS); do \
-	  OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ class FirstBlockCache:
 
     @property
     def name(self) -> str:
-        return f"diffusers FirstBlockCache, threshold {self.threshold:.3f}"
+        return f"diffusers FirstBlockCache, threshold {self.threshold:.4f}"
 
     @contextmanager
     def open(self, bench: Bench) -> Iterator[Draw]:
@@ -85,7 +85,7 @@ class CacheDit:
 
     @property
     def name(self) -> str:
-        rest = f"threshold {self.threshold:.3f}, at most {self.max_skips}"
+        rest = f"threshold {self.threshold:.4f}, at most {self.max_skips}"
         return f"cache-dit, order {self.order}, warm-up {self.warmup_steps}, {rest}"
 
     @contextmanager

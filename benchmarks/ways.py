@@ -64,7 +64,7 @@ class Ours:
         if rule.cache_interval is not None:
             when = f"interval {rule.cache_interval}"
         else:
-            when = f"threshold {rule.residual_threshold:.3f}, at most {rule.max_skips}"
+            when = f"threshold {rule.residual_threshold:.4f}, at most {rule.max_skips}"
         return f"ours, order {rule.taylor_order}, warm-up {rule.warmup_steps}, {when}"
 
     @contextmanager
