@@ -1,23 +1,14 @@
 """A tiny random model on the bench, and what it is asked for."""
 
 import pytest
-import torch
 
 from benchmarks.ways import Bench, load_bench
 from pipelines.requests import RenderRequest
 from pipelines.specs import find_spec
+from tests.threads import one_thread as one_thread
 from tests.tiny_flux import make_tiny_flux
 
 STEPS = 10  # a cache with a warm-up of four has five left to predict
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from a second core, and other work runs beside the tests."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

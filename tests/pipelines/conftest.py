@@ -8,20 +8,12 @@ import torch
 from pipelines.flux1 import Flux1
 from pipelines.loading import load
 from pipelines.specs import EMBEDDED, find_spec
+from tests.threads import one_thread as one_thread
 from tests.tiny_flux import make_tiny_flux
 
 
 def load_exact(model: str, dtype: torch.dtype = torch.float32) -> Flux1:
     return load(find_spec(model), device="cpu", dtype=dtype, on_progress=lambda what, share: None)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from a second core, and other work runs beside the tests."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")
