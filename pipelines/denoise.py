@@ -11,7 +11,7 @@ hidden width, less than a block needs. Rows change in `settle` alone.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -30,8 +30,9 @@ class Begun:
     rows: list[Row]
     sequences: list[Row]  # a row's prompt and its negative are two
     caches: list[SequenceCache]  # one a sequence
-    state: HeadState
-    outlooks: dict[int, Outlook]  # of the sequences that may skip
+    places: dict[int, int]  # sequence -> its place in `state`; the others pass by the first block
+    state: HeadState | None  # None where all pass by it
+    outlooks: dict[int, Outlook]  # of the sequences that asked it whether they may skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,41 +73,43 @@ def step_rows(model: Flux1, rows: Sequence[Row]) -> list[Row]:
 def begin(model: Flux1, rows: Sequence[Row]) -> Begun:
     """The first block of a group, and what it says of the others."""
     sequences = [row for row in rows for _ in row.prompts]
+    prompts = [prompt for row in rows for prompt in row.prompts]
     caches = [cache for row in rows for cache in row.caches]
+    runs = [i for i, cache in enumerate(caches) if cache.must_compute or cache.asks_first_block]
+    places = {sequence: place for place, sequence in enumerate(runs)}
+    begun = Begun(list(rows), sequences, caches, places, None, {})
+    if not runs:
+        return begun
     state = model.head(
-        torch.stack([row.latents for row in sequences]),
-        _floats(model, [row.sigma for row in sequences]),
-        _floats(model, [row.request.guidance_scale for row in sequences]),
-        [prompt for row in rows for prompt in row.prompts],
+        torch.stack([sequences[i].latents for i in runs]),
+        _floats(model, [sequences[i].sigma for i in runs]),
+        _floats(model, [sequences[i].request.guidance_scale for i in runs]),
+        [prompts[i] for i in runs],
         rows[0].grid,
-        wants_residual=not all(cache.is_idle for cache in caches),
+        wants_residual=any(caches[i].asks_first_block for i in runs),
     )
-    outlooks: dict[int, Outlook] = {}
-    for i, (row, cache) in enumerate(zip(sequences, caches, strict=True)):
-        if not cache.must_compute:
-            assert state.residual is not None
-            outlooks[i] = cache.outlook(row.sigma, state.residual[i])
-    return Begun(list(rows), sequences, caches, state, outlooks)
+    asking = [i for i in runs if not caches[i].must_compute]
+    outlooks = {i: _outlook(state, places[i], sequences[i].sigma, caches[i]) for i in asking}
+    return replace(begun, state=state, outlooks=outlooks)
+
+
+def _outlook(state: HeadState, place: int, sigma: float, cache: SequenceCache) -> Outlook:
+    assert state.residual is not None
+    return cache.outlook(sigma, state.residual[place])
 
 
 def choose(steps: Sequence[Begun]) -> list[list[bool]]:
     """Which sequences of each group compute all blocks: one copy from the device, or none."""
-    misses = [
-        outlook.miss
-        for step in steps
-        for i, outlook in step.outlooks.items()
-        if step.caches[i].heeds_miss
-    ]
+    misses = [outlook.miss for step in steps for outlook in step.outlooks.values()]
     known = iter(torch.stack(misses).tolist() if misses else ())
     return [[_computes(step, i, known) for i in range(len(step.caches))] for step in steps]
 
 
 def _computes(step: Begun, sequence: int, known: Iterator[float]) -> bool:
-    cache = step.caches[sequence]
-    if cache.must_compute or not cache.heeds_miss:
-        return cache.must_compute
+    if sequence not in step.outlooks:
+        return step.caches[sequence].must_compute
     # Not "at least": NaN is computed, and so found.
-    return not next(known) < cache.rule.residual_threshold
+    return not next(known) < step.caches[sequence].rule.residual_threshold
 
 
 def finish(model: Flux1, begun: Begun, computes: Sequence[bool]) -> Ended:
@@ -138,33 +141,36 @@ def settle(steps: Sequence[Ended]) -> list[list[Row]]:
 
 def _velocities(model: Flux1, begun: Begun, computes: Sequence[bool]) -> list[Tensor]:
     """One a sequence: computed in one forward, or foreseen."""
-    chosen = [i for i, is_computed in enumerate(computes) if is_computed]
-    computed = iter(_computed(model, begun.state, chosen) if chosen else ())
+    places = [begun.places[i] for i, is_computed in enumerate(computes) if is_computed]
+    computed = iter(_computed(model, begun, places) if places else ())
     return [
         next(computed) if is_computed else _foreseen(begun, i)
         for i, is_computed in enumerate(computes)
     ]
 
 
-def _computed(model: Flux1, state: HeadState, chosen: list[int]) -> Tensor:
-    if len(chosen) < len(state.picture):
-        state = state.take(chosen)
+def _computed(model: Flux1, begun: Begun, places: list[int]) -> Tensor:
+    state = begun.state
+    assert state is not None
+    if len(places) < len(state.picture):
+        state = state.take(places)
     return model.out(model.tail(state), state.modulation)
 
 
 def _foreseen(begun: Begun, sequence: int) -> Tensor:
-    sigma, reach = begun.sequences[sequence].sigma, begun.outlooks[sequence].reach
-    return begun.caches[sequence].foreseen_velocity(sigma, reach)
+    outlook = begun.outlooks.get(sequence)
+    reach = None if outlook is None else outlook.reach
+    return begun.caches[sequence].foreseen_velocity(begun.sequences[sequence].sigma, reach)
 
 
 def _caches(
     begun: Begun, velocities: Sequence[Tensor], computes: Sequence[bool]
 ) -> Iterator[SequenceCache]:
     """What the sequences remember behind this step."""
-    residuals = begun.state.residual
+    residuals = None if begun.state is None else begun.state.residual
     for i, cache in enumerate(begun.caches):
         if computes[i]:
-            residual = None if residuals is None else residuals[i]
+            residual = None if residuals is None else residuals[begun.places[i]]
             yield cache.after_computed(begun.sequences[i].sigma, residual, velocities[i])
         else:
             yield cache.after_predicted()

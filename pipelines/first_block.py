@@ -1,14 +1,14 @@
 """Whether a step may skip the blocks behind the first one, and which velocity it takes then.
 
-The first block runs in every step. What it adds to the picture stream, its residual, is foreseen
+The first block runs in every step that it decides. What it adds to the picture stream, its residual, is foreseen
 by the same extrapolation as the velocity. What it really adds then tells two things: how far along
 the foreseen way it went, the reach, which the velocity follows; and how far beside it, the miss.
 Where the miss is large the way is no guide, and the other blocks are computed.
 
 With order 0 there is no way: the last velocity is used again, and the miss is the change since the
 last computed step. That is first-block caching (ParaAttention; diffusers' `FirstBlockCache`).
-With an interval the schedule is TaylorSeer's (https://arxiv.org/abs/2503.06923), and the miss is
-not heeded. That a shallow layer steers what is reused of the deep ones is DiCache's idea
+With an interval the schedule is TaylorSeer's (https://arxiv.org/abs/2503.06923): it asks no block,
+and the velocity goes the whole foreseen way. That a shallow layer steers what is reused of the deep ones is DiCache's idea
 (https://arxiv.org/abs/2508.17356).
 
 Knows no model: a sequence is one picture stream `[tokens, width]`, with or without its prompt.
@@ -45,7 +45,7 @@ class SequenceCache:
     done: int = 0
     predicted: int = 0  # of those done
     skips: int = 0  # predicted since the last computed one
-    residuals: Factors | None = None  # of the first block, [tokens, width]
+    residuals: Factors | None = None  # of the first block, [tokens, width]; where it is asked
     velocities: Factors | None = None  # [tokens, packed]
 
     @property
@@ -54,9 +54,9 @@ class SequenceCache:
         return idle_value(self.rule, self.steps) is not None
 
     @property
-    def heeds_miss(self) -> bool:
-        """With an interval `max_skips` alone decides."""
-        return self.rule.cache_interval is None
+    def asks_first_block(self) -> bool:
+        """Whether residuals are read; with an interval `max_skips` alone decides."""
+        return not self.is_idle and self.rule.cache_interval is None
 
     @property
     def must_compute(self) -> bool:
@@ -75,27 +75,30 @@ class SequenceCache:
         reach = share.clamp(0.0, 1.0)
         return Outlook(reach, (gone - reach * way).abs().mean() / last.abs().mean())
 
-    def foreseen_velocity(self, sigma: float, reach: Tensor) -> Tensor:
-        """`[tokens, packed]`"""
+    def foreseen_velocity(self, sigma: float, reach: Tensor | None = None) -> Tensor:
+        """`[tokens, packed]`; the whole way where no block was asked for its reach."""
         assert self.velocities is not None
+        foreseen = extrapolated(self.velocities, sigma)
+        if reach is None:
+            return foreseen
         last = self.velocities.differences[0]
-        return last + reach * (extrapolated(self.velocities, sigma) - last)
+        return last + reach * (foreseen - last)
 
     def after_computed(self, sigma: float, residual: Tensor | None, velocity: Tensor) -> Self:
         """Keeps copies, float32; nothing behind the last step, where the row waits for its decode.
 
-        `residual` may be None where the cache is idle.
+        `residual` may be None where the first block is not asked.
         """
         after = replace(self, done=self.done + 1, skips=0)
         if self.is_idle or after.done == self.steps:
             return replace(after, residuals=None, velocities=None)
-        assert residual is not None
         order = self.rule.taylor_order
-        return replace(
-            after,
-            residuals=updated(self.residuals, sigma, residual.clone(), order),
-            velocities=updated(self.velocities, sigma, velocity.clone(), order),
-        )
+        velocities = updated(self.velocities, sigma, velocity.clone(), order)
+        if not self.asks_first_block:
+            return replace(after, velocities=velocities)
+        assert residual is not None
+        residuals = updated(self.residuals, sigma, residual.clone(), order)
+        return replace(after, residuals=residuals, velocities=velocities)
 
     def after_predicted(self) -> Self:
         done, predicted, skips = self.done + 1, self.predicted + 1, self.skips + 1

@@ -4,15 +4,14 @@
     python -m training.autoencoder --phase tune --minutes 30      # both, on whole pictures
     python -m training.autoencoder --phase decoder --minutes 30   # the encoder stays as it is
 
-The first run ends with the latents' mean and deviation (``shift_factor``, ``scaling_factor``),
-which the later ones keep. ``--from assets/flux-emoji`` begins with the shipped weights.
+``training.balance`` then gives the latents their scale, which later runs keep.
+``--from assets/flux-emoji`` begins with the shipped weights.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ LATENT_CHANNELS = 32
 SCALE = 16  # pixels a latent
 SIDE_PX = 256
 PHASES = ("full", "tune", "decoder")
+FORMS = (*PHASES, "balanced")  # what a checkpoint may be
 LATENT_NOISE = 0.05  # deviation that the decoder learns to ignore; the encoder's fixed one, too
 
 
@@ -47,7 +47,7 @@ def build() -> AutoencoderKL:
         norm_num_groups=8,
         mid_block_add_attention=False,
         use_quant_conv=False,
-        use_post_quant_conv=False,
+        use_post_quant_conv=True,
         sample_size=256,
         scaling_factor=1.0,
         shift_factor=0.0,
@@ -56,6 +56,8 @@ def build() -> AutoencoderKL:
     with torch.no_grad():
         vae.encoder.conv_out.weight[LATENT_CHANNELS:] = 0
         vae.encoder.conv_out.bias[LATENT_CHANNELS:] = 2 * np.log(LATENT_NOISE)
+        vae.post_quant_conv.weight.copy_(torch.eye(LATENT_CHANNELS)[..., None, None])
+        vae.post_quant_conv.bias.zero_()
     return vae
 
 
@@ -122,15 +124,6 @@ def psnr(vae: AutoencoderKL, pictures: Tensor, batch: int = 8) -> float:
     return float(np.mean(values))
 
 
-def measure_latents(vae: AutoencoderKL, pictures: Tensor) -> None:
-    """Set shift and scaling factor so that the transformer sees mean 0 and deviation 1."""
-    with torch.no_grad():
-        parts = [vae.encode(to_model(p)).latent_dist.mean for p in pictures.split(8)]
-    latents = torch.cat(parts)
-    mean, deviation = float(latents.mean()), float(latents.std())
-    vae.register_to_config(shift_factor=mean, scaling_factor=1 / deviation)
-
-
 def optimiser_of(parts: list[nn.Module], muon_rate: float, adam_rate: float) -> MuonAndAdam:
     """Muon on every inner kernel; Adam on norms, biases and the outermost convolutions."""
     named = [(n, p) for part in parts for n, p in part.named_parameters()]
@@ -149,28 +142,22 @@ def start(args: argparse.Namespace, path: Path) -> tuple[AutoencoderKL, dict[str
     if args.from_model:
         shipped = AutoencoderKL.from_pretrained(args.from_model / "vae")
         vae.load_state_dict(shipped.state_dict())
-        copy_factors(shipped.config, vae)
     elif args.phase != "full":
         fill(vae, args.runs / f"{args.name}-{args.start}.pt")
     return vae, {}
 
 
 def fill(vae: AutoencoderKL, path: Path) -> dict[str, Any]:
-    """Load a checkpoint's weights and factors; returns all that it holds."""
+    """Load a checkpoint's weights; returns all that it holds."""
     state = budget.load(path)
     vae.load_state_dict(state["vae"])
-    copy_factors(state["factors"], vae)
     return state
 
 
-def copy_factors(source: Mapping[str, float], vae: AutoencoderKL) -> None:
-    vae.register_to_config(**{name: source[name] for name in ("shift_factor", "scaling_factor")})
-
-
 def load(runs: Path, name: str = "vae") -> AutoencoderKL:
-    """The autoencoder of the phase that was saved last."""
+    """The autoencoder that was saved last."""
     vae = build()
-    paths = [runs / f"{name}-{phase}.pt" for phase in PHASES]
+    paths = [runs / f"{name}-{form}.pt" for form in FORMS]
     fill(vae, max((p for p in paths if p.exists()), key=lambda p: p.stat().st_mtime))
     return vae.requires_grad_(False).eval()
 
@@ -201,9 +188,8 @@ def train(args: argparse.Namespace) -> None:
     held = draw_pool(args.icons, 32, args.seed + 1)
 
     def checkpoint() -> None:
-        factors = {k: vae.config[k] for k in ("shift_factor", "scaling_factor")}
         weights = {k: v.cpu() for k, v in vae.state_dict().items()}
-        state = {"vae": weights, "factors": factors, "spent_s": clock.spent_s}
+        state = {"vae": weights, "spent_s": clock.spent_s}
         budget.save(path, {**state, "optimiser": optimiser.state_dict()})
         print(f"  whole pictures {psnr(vae, held):.2f} dB", flush=True)
 
@@ -221,9 +207,6 @@ def train(args: argparse.Namespace) -> None:
             print(f"{step} {clock.spent_s:.0f} s loss {loss:.4f} batch {db:.2f} dB", flush=True)
         if clock.is_save_due():
             checkpoint()
-    if args.phase == "full":
-        measure_latents(vae.cpu(), draw_pool(args.icons, 256, args.seed + 2))
-        print({k: vae.config[k] for k in ("shift_factor", "scaling_factor")})
     checkpoint()
 
 
@@ -231,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--icons", type=Path, default=ICONS, help="icons.json of the npm package")
     parser.add_argument("--phase", choices=PHASES, default="full")
-    parser.add_argument("--start", choices=PHASES, default="full", help="phase to go on from")
+    parser.add_argument("--start", choices=FORMS, default="full", help="checkpoint to go on from")
     parser.add_argument("--from", dest="from_model", type=Path, help="folder of a shipped model")
     parser.add_argument("--name", default="vae", help="name of the checkpoint")
     parser.add_argument("--minutes", type=float, default=18.0)

@@ -102,7 +102,7 @@ class Mix:
     gradient: float = 0.0
     setting: float = 0.0
     paint: float = 0.0
-    free: float = 0.2  # share drawn off the grid
+    free: float = 0.08  # share drawn off the grid
 
 
 FULL = Mix(0.3, 0.1, 0.3, 0.25, 0.15, 0.12, 0.3)

@@ -76,7 +76,7 @@ def distil(args: argparse.Namespace) -> None:
 
     mean_loss = 0.0
     while not clock.is_over:
-        batch = captions.drop(pool.batch(rng, args.batch), rng, PLAIN)
+        batch = captions.drop(captions.trim(pool.batch(rng, args.batch), rng), rng, PLAIN)
         both = [to_device(b, device) for b in (batch, captions.drop(batch, rng, 1.0))]
         x, sigma, _ = noised(pack(both[0].latents), stage.noise)
         g = torch.empty(len(x)).uniform_(*GUIDANCE).to(device)

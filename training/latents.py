@@ -44,13 +44,13 @@ class Stage:
     mix: Mix
     tokens: int
     spacing: int = 1
-    noise: float = 0.5
+    noise: float = 0.3
 
 
 # Half resolution spaces its position ids by two, so that a place keeps its ids at full resolution.
 # Captions mostly fit in 24 tokens; the last stage pads them to the 40 that the pipeline uses.
 STAGES = {
-    "half": Stage(((128, 128),), replace(FULL, pair=0.1, some=0.05), 24, 2, 0.0),
+    "half": Stage(((128, 128),), replace(FULL, pair=0.1, some=0.05), 24, 2, -0.2),
     "full": Stage(((256, 256),), FULL, 24),
     "buckets": Stage(BUCKETS, FULL, 40),
 }
@@ -58,7 +58,7 @@ STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A batch: latents [n, 32, h, w], standardised; token ids [n, 40] of CLIP and T5.
+    """A batch: latents [n, 32, h, w]; token ids [n, 40] of CLIP and T5.
 
     ``ink``: [n, tokens], whether a thing lies in the token's square.
     """
@@ -70,11 +70,11 @@ class Chunk:
 
 
 def encode(vae: AutoencoderKL, pictures: Sequence[np.ndarray], device: str) -> Tensor:
-    """Standardised latents, float16 [n, 32, h/16, w/16]."""
+    """Latents, float16 [n, 32, h/16, w/16]."""
     x = autoencoder.to_model(torch.from_numpy(np.stack(pictures))).to(device)
     with torch.no_grad():
         mean = vae.encode(x).latent_dist.mean
-    return ((mean - vae.config.shift_factor) * vae.config.scaling_factor).half().cpu()
+    return mean.half().cpu()
 
 
 def ink_of(picture: np.ndarray, background: np.ndarray) -> np.ndarray:

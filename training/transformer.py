@@ -33,6 +33,7 @@ from training.text import WIDTH, Text
 RUNS = Path(__file__).parent / "runs"
 DROPOUT = 0.1  # share of captions replaced by the empty one
 EMA = 0.998
+PADDED = 0.25  # share of batches with as many pads as the pipeline shows; the others are shorter
 INK = 2.0  # times the weight of a token with a thing in it: backgrounds are learnt in no time
 
 
@@ -108,7 +109,7 @@ def noised(
 
 
 class Captions:
-    """Prepares a batch's token ids: the stage's length, and some captions emptied."""
+    """Prepares a batch's token ids: some captions emptied, and most batches without idle pads."""
 
     def __init__(self, text: Text, tokens: int) -> None:
         self.tokens = tokens
@@ -117,8 +118,16 @@ class Captions:
     def drop(self, batch: Chunk, rng: random.Random, share: float) -> Chunk:
         gone = torch.tensor([rng.random() < share for _ in batch.clip])[:, None]
         clip = torch.where(gone, self.empty_clip, batch.clip)
-        t5 = torch.where(gone, self.empty_t5, batch.t5)[:, : self.tokens]
+        t5 = torch.where(gone, self.empty_t5[:, : batch.t5.shape[1]], batch.t5)
         return replace(batch, clip=clip, t5=t5)
+
+    def trim(self, batch: Chunk, rng: random.Random) -> Chunk:
+        """At the stage's length, or at the multiple of 8 that holds every caption."""
+        length = self.tokens
+        if rng.random() >= PADDED:
+            longest = int((batch.t5 != self.empty_t5[0, -1]).sum(1).max())
+            length = min(length, -(-longest // 8) * 8)
+        return replace(batch, t5=batch.t5[:, :length])
 
 
 def matrices_of(painter: Painter) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -194,7 +203,7 @@ def train(args: argparse.Namespace) -> None:
     if device == "cpu":
         use_matrix_attention()
     optimiser = MuonAndAdam(*matrices_of(painter), args.muon_rate, args.adam_rate)
-    if state:
+    if "optimiser" in state:
         optimiser.load_state_dict(state["optimiser"])
     clock = budget.Budget(args.minutes, state["spent_s"] if args.resume else 0.0)
     step, seen = state.get("step", 0), state.get("seen", 0)
@@ -209,7 +218,8 @@ def train(args: argparse.Namespace) -> None:
 
     mean_loss, recent = 0.0, 0
     while not clock.is_over:
-        batch = to_device(captions.drop(pool.batch(rng, args.batch), rng, DROPOUT), device)
+        chosen = captions.trim(pool.batch(rng, args.batch), rng)
+        batch = to_device(captions.drop(chosen, rng, DROPOUT), device)
         loss = flow_loss(painter, batch, stage)
         loss.backward()
         optimiser.step(budget.learning_rate(clock.progress, warm=args.warm, flat=args.flat))

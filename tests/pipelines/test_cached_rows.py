@@ -194,7 +194,8 @@ def _state_of_the_group(monkeypatch):
 
     def foreseen(begun, sequence):
         cache = next(each for each in begun.caches if each.velocities is not None)
-        reach = begun.outlooks[sequence].reach
+        outlook = begun.outlooks.get(sequence)
+        reach = None if outlook is None else outlook.reach
         return cache.foreseen_velocity(begun.sequences[sequence].sigma, reach)
 
     monkeypatch.setattr(denoise, "_foreseen", foreseen)
@@ -206,11 +207,12 @@ def _compared_with_the_step_before(monkeypatch):
 
     def caches(begun, velocities, computes):
         for i, cache in enumerate(real(begun, velocities, computes)):
-            residual, sigma = begun.state.residual, begun.sequences[i].sigma
-            if computes[i] or residual is None or cache.residuals is None:
+            if computes[i] or cache.residuals is None:
                 yield cache
             else:
-                moved = replace(cache.residuals, differences=(residual[i],), sigmas=(sigma,))
+                residual = begun.state.residual[begun.places[i]]
+                sigma = begun.sequences[i].sigma
+                moved = replace(cache.residuals, differences=(residual,), sigmas=(sigma,))
                 yield replace(cache, residuals=moved)
 
     monkeypatch.setattr(denoise, "_caches", caches)
@@ -382,6 +384,26 @@ def test_a_group_that_never_predicts_measures_nothing(calm, rule):
         begun = denoise.begin(calm, rows)
     assert begun.state.residual is None and begun.outlooks == {}
     assert all(cache.velocities is None for cache in begun.caches)
+
+
+def test_an_interval_runs_no_block_between(calm, monkeypatch):
+    """Of two pictures of one group, the other asks the first block."""
+    heads = []
+    real = Flux1.head
+    monkeypatch.setattr(
+        Flux1,
+        "head",
+        lambda model, x, *rest, **more: heads.append(len(x)) or real(model, x, *rest, **more),
+    )
+    interval = alone(calm, replace(TEXT, cache=RULES["interval"]))
+    assert len(heads) == sum(not predicted for (predicted,) in interval.steps) < TEXT.steps
+    heads.clear()
+    both = [
+        Record(row_of(calm, replace(TEXT, cache=RULES[name])), []) for name in ("interval", "line")
+    ]
+    for _ in range(TEXT.steps):
+        tick(calm, both)
+    assert heads == [2 - predicted for (predicted,) in interval.steps]
 
 
 def test_a_tick_asks_the_device_twice_whatever_the_groups(calm, monkeypatch):

@@ -103,7 +103,7 @@ def computed_steps(rule: CacheRule, steps: int, miss: float = 0.0) -> list[int]:
     """Where each residual that is asked for misses by `miss`."""
     cache, computed = SequenceCache(rule, steps), []
     for step in range(steps):
-        is_missed = cache.heeds_miss and not miss < rule.residual_threshold
+        is_missed = cache.asks_first_block and not miss < rule.residual_threshold
         if cache.must_compute or is_missed:
             computed.append(step)
             cache = cache.after_computed(SIGMAS[step], tensor(step), tensor(step, 4, 2))
@@ -170,6 +170,17 @@ def test_what_is_kept_goes_with_the_last_step(order):
     assert len(cache.residuals.differences) == len(cache.velocities.differences) == order + 1
     cache = cache.after_computed(SIGMAS[3], tensor(3), tensor(3, 4, 2))
     assert cache.residuals is None and cache.velocities is None
+
+
+def test_an_interval_keeps_no_residuals_and_goes_the_whole_way():
+    rule = resolve("taylorseer", warmup_steps=2, cache_interval=3)
+    cache = SequenceCache(rule, 28)
+    for step in range(2):
+        cache = cache.after_computed(SIGMAS[step], None, tensor(step, 4, 2))
+    assert cache.residuals is None and not cache.asks_first_block
+    slope = (tensor(1, 4, 2) - tensor(0, 4, 2)) / (SIGMAS[1] - SIGMAS[0])
+    line = tensor(1, 4, 2) + (SIGMAS[2] - SIGMAS[1]) * slope
+    assert torch.allclose(cache.foreseen_velocity(SIGMAS[2]), line, atol=1e-5)
 
 
 @pytest.mark.parametrize(

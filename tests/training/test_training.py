@@ -50,14 +50,24 @@ class Letters:
         return torch.zeros(1, 40, dtype=torch.long), torch.zeros(1, 40, dtype=torch.long)
 
 
-def test_dropped_captions_are_the_empty_one_and_t5_is_cut_to_the_stage() -> None:
+def test_dropped_captions_are_the_empty_one() -> None:
     captions = Captions(Letters(), 24)  # type: ignore[arg-type]
     ones = torch.ones(64, 40, dtype=torch.long)
     clean = Chunk(torch.zeros(64), torch.zeros(64), ones, ones)
     batch = captions.drop(clean, random.Random(0), 0.5)
-    assert batch.t5.shape == (64, 24)
     assert torch.equal(batch.clip.sum(1) == 0, batch.t5.sum(1) == 0)
     assert 10 < int((batch.clip.sum(1) == 0).sum()) < 54
+
+
+@pytest.mark.parametrize("longest, shorter", [(11, 16), (16, 16), (30, 24), (40, 24)])
+def test_a_batch_has_few_pads_or_all_of_the_stage(longest: int, shorter: int) -> None:
+    captions = Captions(Letters(), 24)  # type: ignore[arg-type]
+    t5 = torch.zeros(2, 40, dtype=torch.long)
+    t5[0, :longest] = 1
+    batch = Chunk(torch.zeros(2), torch.zeros(2), t5, t5)
+    rng = random.Random(0)
+    lengths = [captions.trim(batch, rng).t5.shape[1] for _ in range(40)]
+    assert set(lengths) == {shorter, 24}
 
 
 def chunk(value: float) -> dict[str, torch.Tensor]:
