@@ -1,15 +1,15 @@
 """Whether a step may skip the blocks behind the first one, and which velocity it takes then.
 
-The first block runs in every step that it decides. What it adds to the picture stream, its residual, is foreseen
-by the same extrapolation as the velocity. What it really adds then tells two things: how far along
-the foreseen way it went, the reach, which the velocity follows; and how far beside it, the miss.
-Where the miss is large the way is no guide, and the other blocks are computed.
+The first block runs in every step that it decides. What it adds to the picture stream, its
+residual, is foreseen by the same extrapolation as the velocity. What it really adds then tells two
+things: how far along the foreseen way it went, the reach, which the velocity follows; and how far
+beside it, the miss. Where the miss is large the way is no guide, and the other blocks are computed.
 
 With order 0 there is no way: the last velocity is used again, and the miss is the change since the
 last computed step. That is first-block caching (ParaAttention; diffusers' `FirstBlockCache`).
-With an interval the schedule is TaylorSeer's (https://arxiv.org/abs/2503.06923): it asks no block,
-and the velocity goes the whole foreseen way. That a shallow layer steers what is reused of the deep ones is DiCache's idea
-(https://arxiv.org/abs/2508.17356).
+That a shallow layer steers what is reused of the deep ones is DiCache's idea
+(https://arxiv.org/abs/2508.17356). With an interval the schedule is TaylorSeer's
+(https://arxiv.org/abs/2503.06923): it asks no block, and the velocity goes the whole foreseen way.
 
 Knows no model: a sequence is one picture stream `[tokens, width]`, with or without its prompt.
 """
