@@ -26,11 +26,11 @@ from torch import Tensor
 from benchmarks.memory import peak_bytes
 from benchmarks.report import Claim, json_line
 from pipelines.decode_line import DecodeLine
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.loading import load
 from pipelines.previews import Previewer
 from pipelines.requests import RenderRequest
-from pipelines.row import Row, new_row
+from pipelines.row import Conditioning, Row, new_row
 from pipelines.specs import EMBEDDED, find_spec
 from pipelines.strip_decoder import STRIP_ELEMENTS, StripDecoder
 
@@ -44,14 +44,14 @@ TableRow = dict[str, Any]
 # Many pictures
 
 
-def rows_of(model: Flux1, count: int, width: int, height: int) -> list[Row]:
+def rows_of(model: Flux, count: int, width: int, height: int) -> list[Row]:
     """Rows that have not stepped: what their latents show does not matter to the time."""
     request = RenderRequest("r", "a red apple", width, height, 1, tuple(range(count)))
-    prompts = model.encode_prompts([(request.prompt, request.prompt)])
-    return [new_row(model, request, index, prompts, None) for index in range(count)]
+    prompts = model.prompts.encode([(request.prompt, request.prompt)])
+    return [new_row(model, request, index, Conditioning(prompts)) for index in range(count)]
 
 
-def ways_of(model: Flux1, line: DecodeLine, rows: list[Row]) -> Ways:
+def ways_of(model: Flux, line: DecodeLine, rows: list[Row]) -> Ways:
     """From the rows' latents to 8-bit pictures on the host."""
     latents = torch.stack([row.latents for row in rows])
 
@@ -79,13 +79,13 @@ def ways_of(model: Flux1, line: DecodeLine, rows: list[Row]) -> Ways:
     }
 
 
-def halve_tiles(model: Flux1, side: int) -> None:
+def halve_tiles(model: Flux, side: int) -> None:
     vae: Any = model.vae
     vae.tile_sample_min_size = side // 2
     vae.tile_latent_min_size = side // model.spec.size_multiple  # two latents a token
 
 
-def compare(model: Flux1, line: DecodeLine, count: int) -> list[TableRow]:
+def compare(model: Flux, line: DecodeLine, count: int) -> list[TableRow]:
     """A row of the table for every way, the ways taking turns."""
     ways = ways_of(model, line, rows_of(model, count, *native_size(model)))
     plain, *_ = pictures = [pictures_of(model, way) for way in ways.values()]  # and warmed up
@@ -108,7 +108,7 @@ def compare(model: Flux1, line: DecodeLine, count: int) -> list[TableRow]:
     ]
 
 
-def pictures_of(model: Flux1, way: Callable[[], object]) -> Tensor:
+def pictures_of(model: Flux, way: Callable[[], object]) -> Tensor:
     """What the VAE gives on that way, before rounding."""
     seen: list[Tensor] = []
     real = model.decode
@@ -210,7 +210,7 @@ def tall_over_square() -> float:
 # Previews
 
 
-def time_preview(model: Flux1) -> float:
+def time_preview(model: Flux) -> float:
     """Median milliseconds of one by the fitted matrix, at 1024 x 1024."""
     (row,) = rows_of(model, 1, 1024, 1024)
     row.velocity = torch.zeros_like(row.latents)
@@ -224,7 +224,7 @@ def distance(ours: Tensor, theirs: Tensor) -> float:
     return float((ours - theirs).norm() / theirs.norm())
 
 
-def native_size(model: Flux1) -> tuple[int, int]:
+def native_size(model: Flux) -> tuple[int, int]:
     return model.spec.native_width, model.spec.native_height
 
 

@@ -15,7 +15,7 @@ import torch
 from benchmarks.flops import counted
 from benchmarks.report import Claim, json_line
 from benchmarks.untrained import FLUX1_TRANSFORMER, FLUX1_VAE, random_prompt, untrained
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.specs import DEV, EMBEDDED, EMBEDDED_FOLDER, find_spec, read_json
 
 RATE_TFLOPS = 790.0
@@ -42,7 +42,7 @@ class Parts:
 
 
 @torch.inference_mode()
-def parts_of(model: Flux1, width: int, height: int) -> Parts:
+def parts_of(model: Flux, width: int, height: int) -> Parts:
     """Of one picture with a prompt as long as the model's are; `model` may be on "meta"."""
     grid = model.grid(width, height)
     packed = model.transformer.config["in_channels"]
@@ -56,18 +56,18 @@ def parts_of(model: Flux1, width: int, height: int) -> Parts:
     return Parts(head, tail, out, decode)
 
 
-def flux1() -> Flux1:
+def flux1() -> Flux:
     return untrained(DEV, FLUX1_TRANSFORMER, FLUX1_VAE, device="meta")
 
 
-def embedded() -> Flux1:
+def embedded() -> Flux:
     """Its shape alone."""
     configs = [read_json(EMBEDDED_FOLDER / name / "config.json") for name in ("transformer", "vae")]
     known = [{key: x for key, x in config.items() if key[0] != "_"} for config in configs]
     return untrained(find_spec(EMBEDDED), *known, device="meta")
 
 
-def table_row(model: Flux1, width: int, height: int, tflops: float) -> dict[str, Any]:
+def table_row(model: Flux, width: int, height: int, tflops: float) -> dict[str, Any]:
     parts = parts_of(model, width, height)
     floors = {str(n): parts.picture(STEPS, n) / (tflops * 1e12) for n in PREDICTED}
     return {

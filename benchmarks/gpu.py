@@ -33,9 +33,9 @@ from benchmarks.untrained import (
 from pipelines.cache_rules import OFF, CacheRule, resolve
 from pipelines.decode import decode_rows
 from pipelines.denoise import step_rows
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.requests import RenderRequest
-from pipelines.row import Row, new_row
+from pipelines.row import Conditioning, Row, new_row
 from pipelines.specs import DEV, ModelSpec
 
 RULES = {"off": OFF, "balanced": resolve("balanced", residual_threshold=1.0)}
@@ -82,14 +82,14 @@ class Drawn:
         return sum(self.computed_s) + sum(self.predicted_s) + self.decode_s
 
 
-def row_of(model: Flux1, rule: CacheRule, seed: int = 0) -> Row:
+def row_of(model: Flux, rule: CacheRule, seed: int = 0) -> Row:
     spec = model.spec
     size = spec.native_width, spec.native_height
     request = RenderRequest("r", "", *size, spec.default_steps, (seed,), cache=rule)
-    return new_row(model, request, 0, [random_prompt(model)], None)
+    return new_row(model, request, 0, Conditioning([random_prompt(model)]))
 
 
-def draw(model: Flux1, rule: CacheRule) -> Drawn:
+def draw(model: Flux, rule: CacheRule) -> Drawn:
     row = row_of(model, rule)
     steps: dict[bool, list[float]] = {True: [], False: []}
 
@@ -103,12 +103,12 @@ def draw(model: Flux1, rule: CacheRule) -> Drawn:
     return Drawn(steps[False], steps[True], timed_decode(model, [row]))
 
 
-def timed_decode(model: Flux1, rows: Sequence[Row]) -> float:
+def timed_decode(model: Flux, rows: Sequence[Row]) -> float:
     """Latents to 8-bit pictures on the host."""
     return timed(model, lambda: decode_rows(model, rows).pictures())
 
 
-def timed(model: Flux1, work: Callable[[], object]) -> float:
+def timed(model: Flux, work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     if model.device.type == "cuda":
@@ -116,13 +116,14 @@ def timed(model: Flux1, work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def compile_blocks(model: Flux1) -> None:
+def compile_blocks(model: Flux) -> None:
     """One graph for each kind of block: their weights are inputs of it."""
-    for block in model.blocks:
+    net = model.transformer
+    for block in (*net.transformer_blocks, *net.single_transformer_blocks):
         block.compile()
 
 
-def rows_of(model: Flux1, parts: Parts) -> Iterator[dict[str, Any]]:
+def rows_of(model: Flux, parts: Parts) -> Iterator[dict[str, Any]]:
     """Of the table, one after another; compiles the model's blocks on the way."""
     for count in COUNTS:
         yield decode_row(model, parts, count)
@@ -131,7 +132,7 @@ def rows_of(model: Flux1, parts: Parts) -> Iterator[dict[str, Any]]:
     yield from picture_rows(model, parts, "compiled")
 
 
-def picture_rows(model: Flux1, parts: Parts, mode: str) -> Iterator[dict[str, Any]]:
+def picture_rows(model: Flux, parts: Parts, mode: str) -> Iterator[dict[str, Any]]:
     """One for each rule; the first picture warms up."""
     for name, rule in RULES.items():
         pictures = [draw(model, rule) for _ in range(REPEATS + 1)][1:]
@@ -157,7 +158,7 @@ def picture_rows(model: Flux1, parts: Parts, mode: str) -> Iterator[dict[str, An
         }
 
 
-def decode_row(model: Flux1, parts: Parts, count: int) -> dict[str, Any]:
+def decode_row(model: Flux, parts: Parts, count: int) -> dict[str, Any]:
     rows = [row_of(model, OFF, seed) for seed in range(count)]
     seconds = [timed_decode(model, rows) for _ in range(REPEATS + 1)][1:]
     floor_s = floor_of(count * parts.decode)

@@ -8,11 +8,12 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
 from torch import nn
 
-from pipelines.flux1 import Flux1, PromptEncoding
+from pipelines.flux import Flux, PromptEncoding
+from pipelines.flux1 import Flux1
 from pipelines.specs import ModelSpec
 
 Config = Mapping[str, Any]
-NOTHING: Any = None  # text encoders: prompts are random numbers, too
+NOTHING: Any = None  # no text encoders: prompts are random numbers, too
 
 # transformer/config.json, vae/config.json and scheduler/scheduler_config.json of FLUX.1-dev.
 FLUX1_TRANSFORMER: Config = {
@@ -65,10 +66,7 @@ def untrained(
         spec,
         transformer=net,
         vae=autoencoder,
-        text_encoder=NOTHING,
-        text_encoder_2=NOTHING,
-        tokenizer=NOTHING,
-        tokenizer_2=NOTHING,
+        prompts=NOTHING,
         scheduler_config=FLUX1_SCHEDULER,
     )
 
@@ -86,7 +84,7 @@ def _filled(module: nn.Module, device: str, dtype: torch.dtype) -> Any:
     return module
 
 
-def random_prompt(model: Flux1) -> PromptEncoding:
+def random_prompt(model: Flux) -> PromptEncoding:
     """As long as the model's prompts are, on its device; always the same."""
     torch.manual_seed(0)
     config = model.transformer.config

@@ -17,7 +17,7 @@ from diffusers.utils import logging
 from benchmarks.flops import Tally, leaf_flops
 from pipelines.cache_rules import PRESETS, CacheRule
 from pipelines.engine import PictureEngine
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.loading import load
 from pipelines.requests import PictureDone, Pixels, RenderRequest, RequestFailed
 from pipelines.specs import ModelSpec
@@ -29,7 +29,7 @@ Draw = Callable[[RenderRequest], Pixels]
 class Bench:
     """One checkpoint, loaded once for us and once for the peers: their hooks never meet ours."""
 
-    model: Flux1
+    model: Flux
     engine: PictureEngine  # of that model, without previews
     pipeline: Any  # FluxPipeline
     tally: Tally  # of both transformers, at the native size

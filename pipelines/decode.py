@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.requests import Pixels
 from pipelines.row import Row
 
@@ -33,7 +33,7 @@ class Decoding:
         return [row[:-1].reshape(shape) if row[-1] else None for row in self.packed.numpy()]
 
 
-def decode_rows(model: Flux1, rows: Sequence[Row]) -> Decoding:
+def decode_rows(model: Flux, rows: Sequence[Row]) -> Decoding:
     """Begins the pictures of finished rows of one size, all in one decode and one copy."""
     pictures = model.decode(torch.stack([row.latents for row in rows]), rows[0].grid)
     is_finite = pictures.isfinite().flatten(1).all(1, keepdim=True)

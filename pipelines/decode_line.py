@@ -17,7 +17,7 @@ from pipelines.decode import Decoding, decode_rows
 from pipelines.decode_memory import measure_max_px
 from pipelines.errors import NotFinite, OutOfMemory
 from pipelines.failures import Failure, attempt
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.requests import Pixels
 from pipelines.row import Row
 from pipelines.strip_decoder import use_strips
@@ -70,8 +70,8 @@ class DecodeLine:
 
     def __init__(
         self,
-        model: Flux1,
-        decode: Callable[[Flux1, Sequence[Row]], Decoding] = decode_rows,
+        model: Flux,
+        decode: Callable[[Flux, Sequence[Row]], Decoding] = decode_rows,
     ) -> None:
         self._model = model
         self._decode = decode

@@ -5,13 +5,13 @@ from typing import Protocol
 
 import torch
 
-from pipelines.flux1 import Flux1, pack
+from pipelines.flux import Flux
 
 # A batch gains nothing on a CPU: the embedded model's VAE took 106 ms for one picture of 256 x 256
 # and 107, 171 and 211 ms each for two, four and eight; at 128 x 128 26 for one, 27 each for two to
 # eight (one thread). Small ones may go together, so that a tick ends their decode at once.
 CPU_MAX_PX = 256 * 256
-# FLUX.1's widest tensor of full size has 256 channels; CUDA's kernels index 2^31 elements at most,
+# FLUX's widest tensor of full size has 256 channels; CUDA's kernels index 2^31 elements at most,
 # and split or fall back to slower ones beyond.
 INDEX_MAX_PX = (2**31 - 1) // 256
 SHARE = 0.25  # of what is free once the model is loaded; steps run at the same time in the rest
@@ -42,7 +42,7 @@ class CudaMemory:
         return torch.cuda.max_memory_allocated(self._device) - before
 
 
-def measure_max_px(model: Flux1, memory: DeviceMemory | None = None) -> int:
+def measure_max_px(model: Flux, memory: DeviceMemory | None = None) -> int:
     """Pixels of all pictures in a plain decode. Asks `memory`, by default a CUDA device's own."""
     if memory is None and model.device.type == "cuda":
         memory = CudaMemory(model.device)
@@ -54,7 +54,7 @@ def measure_max_px(model: Flux1, memory: DeviceMemory | None = None) -> int:
 
 
 @torch.inference_mode()
-def _decode_noise(model: Flux1, side: int) -> None:
+def _decode_noise(model: Flux, side: int) -> None:
     grid = model.grid(side, side)
     generator = torch.Generator("cpu").manual_seed(0)
-    model.decode(pack(model.draw_noise(grid, generator))[None].to(model.device), grid)
+    model.decode(model.draw_noise(grid, generator)[None].to(model.device), grid)

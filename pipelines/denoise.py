@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pipelines.failures import Failure, attempt
 from pipelines.first_block import Outlook, SequenceCache
-from pipelines.flux1 import Flux1, HeadState
+from pipelines.flux import Flux, HeadState
 from pipelines.row import Move, Row
 
 
@@ -44,7 +44,7 @@ class Ended:
     is_finite: Tensor  # [rows]
 
 
-def step_groups(model: Flux1, groups: Sequence[Sequence[Row]]) -> list[list[Row] | Failure]:
+def step_groups(model: Flux, groups: Sequence[Sequence[Row]]) -> list[list[Row] | Failure]:
     """One step of every group; its rows whose velocity is not finite, or why it failed.
 
     Those rows and the rows of failed groups have not changed, and none has where this raises.
@@ -59,7 +59,7 @@ def step_groups(model: Flux1, groups: Sequence[Sequence[Row]]) -> list[list[Row]
     return [next(broken) if isinstance(each, Ended) else each for each in ended]
 
 
-def step_rows(model: Flux1, rows: Sequence[Row]) -> list[Row]:
+def step_rows(model: Flux, rows: Sequence[Row]) -> list[Row]:
     """One step of the rows of one group; returns those whose velocity is not finite, unmoved.
 
     Nothing changes where it raises, so the caller may try again with fewer rows.
@@ -70,7 +70,7 @@ def step_rows(model: Flux1, rows: Sequence[Row]) -> list[Row]:
     return broken
 
 
-def begin(model: Flux1, rows: Sequence[Row]) -> Begun:
+def begin(model: Flux, rows: Sequence[Row]) -> Begun:
     """The first block of a group, and what it says of the others."""
     sequences = [row for row in rows for _ in row.prompts]
     prompts = [prompt for row in rows for prompt in row.prompts]
@@ -86,6 +86,7 @@ def begin(model: Flux1, rows: Sequence[Row]) -> Begun:
         _floats(model, [sequences[i].request.guidance_scale for i in runs]),
         [prompts[i] for i in runs],
         rows[0].grid,
+        [sequences[i].references for i in runs],
         wants_residual=any(caches[i].asks_first_block for i in runs),
     )
     asking = [i for i in runs if not caches[i].must_compute]
@@ -112,7 +113,7 @@ def _computes(step: Begun, sequence: int, known: Iterator[float]) -> bool:
     return not next(known) < step.caches[sequence].rule.residual_threshold
 
 
-def finish(model: Flux1, begun: Begun, computes: Sequence[bool]) -> Ended:
+def finish(model: Flux, begun: Begun, computes: Sequence[bool]) -> Ended:
     """The other blocks for the sequences that compute; then guidance and an Euler step."""
     velocities = _velocities(model, begun, computes)
     parts = iter(velocities)
@@ -139,7 +140,7 @@ def settle(steps: Sequence[Ended]) -> list[list[Row]]:
     return broken
 
 
-def _velocities(model: Flux1, begun: Begun, computes: Sequence[bool]) -> list[Tensor]:
+def _velocities(model: Flux, begun: Begun, computes: Sequence[bool]) -> list[Tensor]:
     """One a sequence: computed in one forward, or foreseen."""
     places = [begun.places[i] for i, is_computed in enumerate(computes) if is_computed]
     computed = iter(_computed(model, begun, places) if places else ())
@@ -149,7 +150,7 @@ def _velocities(model: Flux1, begun: Begun, computes: Sequence[bool]) -> list[Te
     ]
 
 
-def _computed(model: Flux1, begun: Begun, places: list[int]) -> Tensor:
+def _computed(model: Flux, begun: Begun, places: list[int]) -> Tensor:
     state = begun.state
     assert state is not None
     if len(places) < len(state.picture):
@@ -182,5 +183,5 @@ def _guided(row: Row, positive: Tensor, negative: Tensor | None = None) -> Tenso
     return negative + row.request.true_cfg_scale * (positive - negative)
 
 
-def _floats(model: Flux1, values: list[float]) -> Tensor:
+def _floats(model: Flux, values: list[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float32, device=model.device)

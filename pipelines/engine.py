@@ -7,7 +7,7 @@ tells what happened.
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -17,9 +17,10 @@ from pipelines.cache_rules import idle_value
 from pipelines.decode import decode_rows
 from pipelines.decode_line import DecodeLine
 from pipelines.denoise import step_groups, step_rows
+from pipelines.encodings import Encodings
 from pipelines.errors import NotFinite, OutOfMemory
 from pipelines.failures import Failure, attempt
-from pipelines.flux1 import Flux1, PictureEncoding, PromptEncoding
+from pipelines.flux import Flux
 from pipelines.previews import Previewer
 from pipelines.requests import (
     Event,
@@ -34,7 +35,7 @@ from pipelines.requests import (
     Warned,
     check_request,
 )
-from pipelines.row import Row, group_rows, new_row
+from pipelines.row import Conditioning, Row, group_rows, new_row
 from pipelines.step_memory import measure_max_tokens
 from pipelines.unknown_words import warning_of
 
@@ -45,12 +46,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A request that the engine has taken. `prompts` is empty until its first picture starts."""
+    """A request that the engine has taken. `given` is None until its first picture starts."""
 
     request: RenderRequest
     pictures_left: int
-    prompts: list[PromptEncoding] = field(default_factory=list)
-    source: PictureEncoding | None = None
+    given: Conditioning | None = None
     is_announced: bool = False
 
 
@@ -64,7 +64,7 @@ class PictureEngine:
 
     def __init__(
         self,
-        model: Flux1,
+        model: Flux,
         *,
         max_tokens: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -72,6 +72,7 @@ class PictureEngine:
         self._model = model
         self._max_tokens = max_tokens or measure_max_tokens(model)
         self._admission = Admission(self._max_tokens)
+        self._encodings = Encodings(model)
         self._previewer = Previewer(model, clock)
         self._line = DecodeLine(model, decode_rows)
         self._jobs: dict[str, Job] = {}
@@ -143,31 +144,31 @@ class PictureEngine:
                 self._rows.append(row)
 
     def _start(self, job: Job, index: int) -> Row:
-        if not job.prompts:
-            self._encode(job)
-        return new_row(self._model, job.request, index, job.prompts, job.source)
+        if job.given is None:
+            job.given = self._encode(job.request)
+        return new_row(self._model, job.request, index, job.given)
 
-    def _encode(self, job: Job) -> None:
-        """Prompts and source once for all pictures of a request."""
-        request = job.request
+    def _encode(self, request: RenderRequest) -> Conditioning:
+        """Prompts and pictures once for all pictures of a request."""
         texts = prompts_of(request)
-        job.prompts = self._model.encode_prompts([(clip, t5) for _, clip, t5 in texts])
-        if request.source is not None:
-            job.source = self._model.encode_picture(request.source)
-        for param, _, t5 in texts:
-            self._warn_of_cut(request.id, param, t5)
-            self._warn_of_unknown_words(request.id, param, t5)
+        prompts = self._encodings.prompts([(first, second) for _, first, second in texts])
+        source = None if request.source is None else self._model.encode_picture(request.source)
+        references = tuple(self._encodings.reference(pixels) for pixels in request.references)
+        for param, _, text in texts:
+            self._warn_of_cut(request.id, param, text)
+            self._warn_of_unknown_words(request.id, param, text)
         self._warn_of_idle_cache(request)
+        return Conditioning(prompts, source, references)
 
     def _warn_of_cut(self, request_id: str, param: str, prompt: str) -> None:
-        tokens, limit, cut = self._model.measure_prompt(prompt)
+        tokens, limit, cut = self._model.prompts.measure(prompt)
         if tokens > limit:
             lost = cut if len(cut) <= MAX_LOST_CHARACTERS else f"{cut[:MAX_LOST_CHARACTERS]} …"
             message = f"This model reads {limit} tokens of {tokens}; it did not read: {lost}"
             self._events.append(Warned(request_id, "prompt_truncated", param, message))
 
     def _warn_of_unknown_words(self, request_id: str, param: str, prompt: str) -> None:
-        if words := self._model.unknown_words(prompt):
+        if words := self._model.prompts.unknown_words(prompt):
             self._events.append(Warned(request_id, "words_unknown", param, warning_of(words)))
 
     def _warn_of_idle_cache(self, request: RenderRequest) -> None:
@@ -178,8 +179,10 @@ class PictureEngine:
             self._events.append(Warned(request.id, "cache_idle", param, message))
 
     def _tokens_a_picture(self, request: RenderRequest) -> int:
-        picture = self._model.grid(request.width, request.height).tokens
-        return (picture + self._model.spec.max_sequence_length) * len(prompts_of(request))
+        sizes = [(request.width, request.height)]
+        sizes += [(pixels.shape[1], pixels.shape[0]) for pixels in request.references]
+        pictures = sum(self._model.grid(*size).tokens for size in sizes)
+        return (pictures + self._model.spec.max_sequence_length) * len(prompts_of(request))
 
     # Stepping
 
@@ -279,7 +282,10 @@ class PictureEngine:
 
 
 def prompts_of(request: RenderRequest) -> list[tuple[str, str, str]]:
-    """What CLIP and T5 read: the parameter that T5's text comes from, CLIP's text, T5's text."""
+    """What is read: the parameter that the second text comes from, the first, the second.
+
+    A family with one encoder reads the second; FLUX.1's CLIP reads the first.
+    """
     prompt, second = request.prompt, request.secondary_prompt
     prompts = [("secondary_prompt" if second else "prompt", prompt, second or prompt)]
     if request.uses_true_cfg:

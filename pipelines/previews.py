@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pipelines.decode import to_pixels
 from pipelines.failures import Failure, attempt
-from pipelines.flux1 import Flux1, unpack
+from pipelines.flux import Flux, unpack
 from pipelines.requests import Pixels
 from pipelines.row import Row
 
@@ -26,7 +26,7 @@ class Previewer:
     full decode, on the embedded VAE).
     """
 
-    def __init__(self, model: Flux1, clock: Callable[[], float]) -> None:
+    def __init__(self, model: Flux, clock: Callable[[], float]) -> None:
         self._model = model
         self._clock = clock
         self._next_s = -math.inf
@@ -70,17 +70,17 @@ class Previewer:
 
 
 @torch.inference_mode()
-def fit_matrix(model: Flux1) -> Tensor:
+def fit_matrix(model: Flux) -> Tensor:
     """Least squares from the latents of drawn colour patches to the patches' colours.
 
     Fitted on the VAE at hand, so no table of numbers belongs to one checkpoint.
     """
     scale = model.spec.size_multiple // 2  # pixels a latent
     picture = _patches(side=16, patch_px=2 * scale)
-    encoding = model.encode_picture(to_pixels(picture[None])[0])
-    latents = model.standardise(encoding.mean)
+    shown = model.reference(to_pixels(picture[None])[0])
+    latents = unpack(shown.latents[None], shown.grid)
     colours = F.avg_pool2d(picture.to(model.device), scale)
-    inputs = _with_one(latents[None])[0].flatten(1).T
+    inputs = _with_one(latents)[0].flatten(1).T
     return torch.linalg.lstsq(inputs.cpu(), colours.flatten(1).T.cpu()).solution.to(model.device)
 
 

@@ -37,6 +37,8 @@ class RenderRequest:
     secondary_negative_prompt: str | None = None
     source: Pixels | None = None  # image-to-image, already width x height
     strength: float = 1.0  # 0 < strength <= 1, used with a source only
+    # Pictures to look at, each of its own size, both sides multiples of the model's.
+    references: tuple[Pixels, ...] = ()
     owner: str = ""  # owners take turns when there is not room for all
     cache: CacheRule = OFF
 
@@ -131,6 +133,7 @@ def check_request(request: RenderRequest, spec: ModelSpec) -> None:
         raise BadRequest("guidance_scale and true_cfg_scale must be finite numbers.")
     if request.source is not None:
         _check_source(request, request.source)
+    _check_references(request, spec)
 
 
 def _check_size(request: RenderRequest, spec: ModelSpec) -> None:
@@ -141,6 +144,22 @@ def _check_size(request: RenderRequest, spec: ModelSpec) -> None:
         raise BadRequest(f"{size} is too small: both sides need {spec.min_side_px} pixels or more.")
     if request.width * request.height > spec.max_pixels:
         raise BadRequest(f"{size} is too large: this model draws {spec.max_pixels} pixels at most.")
+
+
+def _check_references(request: RenderRequest, spec: ModelSpec) -> None:
+    if len(request.references) > spec.max_references:
+        raise BadRequest(
+            f"{spec.name} looks at {spec.max_references} reference pictures at most, not "
+            f"{len(request.references)}."
+        )
+    multiple = spec.size_multiple
+    for pixels in request.references:
+        is_picture = pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] == 3
+        if not is_picture or 0 in pixels.shape or any(x % multiple for x in pixels.shape[:2]):
+            raise BadRequest(
+                f"A reference picture must be 8-bit RGB with sides that are multiples of "
+                f"{multiple}, not {pixels.dtype} of shape {pixels.shape}."
+            )
 
 
 def _check_source(request: RenderRequest, source: Pixels) -> None:

@@ -8,12 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pipelines import schedule
 from pipelines.first_block import SequenceCache
-from pipelines.flux1 import Flux1, Grid, PictureEncoding, PromptEncoding, pack
+from pipelines.flux import Flux, Grid, PictureEncoding, PromptEncoding, Reference
 from pipelines.requests import RenderRequest
 
-GroupKey = tuple[Grid, int]
+GroupKey = tuple[Grid, int, tuple[Grid, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +29,7 @@ class Row:
     prompt: PromptEncoding
     caches: tuple[SequenceCache, ...]  # one for each of `prompts`
     negative: PromptEncoding | None = None  # set: true classifier-free guidance
+    references: tuple[Reference, ...] = ()
     velocity: Tensor | None = None  # of the last step, the shape of `latents`
     previewed_s: float = -math.inf  # when it was last shown, by the engine's clock
 
@@ -55,7 +55,7 @@ class Row:
 
     @property
     def group(self) -> GroupKey:
-        return self.grid, self.prompt.text.shape[0]
+        return self.grid, self.prompt.text.shape[0], tuple(each.grid for each in self.references)
 
     @property
     def prompts(self) -> tuple[PromptEncoding, ...]:
@@ -63,7 +63,8 @@ class Row:
 
     @property
     def tokens(self) -> int:
-        return len(self.prompts) * (self.grid.tokens + self.prompt.text.shape[0])
+        pictures = self.grid.tokens + sum(each.grid.tokens for each in self.references)
+        return len(self.prompts) * (pictures + self.prompt.text.shape[0])
 
     def clean_latents(self) -> Tensor:
         """The finished picture as the last step foresees it: x0 = x - sigma * v."""
@@ -97,33 +98,46 @@ class Move(NamedTuple):
     caches: tuple[SequenceCache, ...]
 
 
-def new_row(
-    model: Flux1,
-    request: RenderRequest,
-    index: int,
-    prompts: Sequence[PromptEncoding],
-    source: PictureEncoding | None,
-) -> Row:
-    """Row of picture `index` with its noise drawn; `prompts` is one, or one and the negative."""
+@dataclass(frozen=True, slots=True)
+class Conditioning:
+    """What all pictures of a request share, encoded once."""
+
+    prompts: Sequence[PromptEncoding]  # one, or one and the negative
+    source: PictureEncoding | None = None
+    references: tuple[Reference, ...] = ()
+
+
+def new_row(model: Flux, request: RenderRequest, index: int, given: Conditioning) -> Row:
+    """Row of picture `index` with its noise drawn."""
     grid = model.grid(request.width, request.height)
-    sigmas = schedule.sigmas(request.steps, grid.tokens, model.scheduler_config)
+    sigmas = model.sigmas(request.steps, grid)
     first = request.steps - request.steps_run
-    latents = _first_latents(model, grid, request.seeds[index], sigmas[first], source)
-    prompt, negative = prompts if len(prompts) == 2 else (prompts[0], None)
-    caches = (SequenceCache(request.cache, request.steps_run),) * len(prompts)
-    return Row(request, index, grid, latents, sigmas, first, first, prompt, caches, negative)
+    latents = _first_latents(model, grid, request.seeds[index], sigmas[first], given.source)
+    prompt, negative = given.prompts if len(given.prompts) == 2 else (given.prompts[0], None)
+    caches = (SequenceCache(request.cache, request.steps_run),) * len(given.prompts)
+    return Row(
+        request=request,
+        index=index,
+        grid=grid,
+        latents=latents,
+        sigmas=sigmas,
+        first=first,
+        position=first,
+        prompt=prompt,
+        caches=caches,
+        negative=negative,
+        references=given.references,
+    )
 
 
 def _first_latents(
-    model: Flux1, grid: Grid, seed: int, sigma: float, source: PictureEncoding | None
+    model: Flux, grid: Grid, seed: int, sigma: float, source: PictureEncoding | None
 ) -> Tensor:
-    # Diffusers' image-to-image draws the posterior's noise first and from the same generator;
-    # without a source the first draw is the noise.
     generator = torch.Generator("cpu").manual_seed(seed)
     if source is None:
-        return pack(model.draw_noise(grid, generator)).to(model.device)
-    clean = model.latents_of(source, model.draw_noise(grid, generator))
-    noise = pack(model.draw_noise(grid, generator)).to(model.device)
+        return model.draw_noise(grid, generator).to(model.device)
+    clean = model.draw_start(source, grid, generator)
+    noise = model.draw_noise(grid, generator).to(model.device)
     return sigma * noise + (1.0 - sigma) * clean
 
 

@@ -1,7 +1,7 @@
 """Which noise levels a picture passes through, and where image-to-image starts. Free of torch.
 
 The numbers equal those of diffusers' `FlowMatchEulerDiscreteScheduler.set_timesteps` as
-`FluxPipeline` and `FluxImg2ImgPipeline` call it (diffusers 0.42), in float32.
+`FluxPipeline`, `FluxImg2ImgPipeline` and `Flux2Pipeline` call it (diffusers 0.42), in float32.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Sigmas = NDArray[np.floating]
 
-# Schedules that no FLUX.1 checkpoint uses and that would be wrong if they were ignored.
+# Schedules that no FLUX checkpoint uses and that would be wrong if they were ignored.
 UNSUPPORTED = (
     "use_karras_sigmas",
     "use_exponential_sigmas",
@@ -36,14 +36,34 @@ def run_steps(steps: int, strength: float) -> int:
 
 
 def sigmas(steps: int, image_tokens: int, scheduler_config: Mapping[str, Any]) -> list[float]:
-    """Noise levels of a whole schedule, 1 down to 0: `steps` + 1 float32 values.
+    """FLUX.1's noise levels of a whole schedule, 1 down to 0: `steps` + 1 float32 values.
 
     `scheduler_config` is the checkpoint's scheduler/scheduler_config.json; with
     `use_dynamic_shifting` the levels depend on the number of picture tokens.
     """
+    return shifted_sigmas(steps, _shift_of_size(image_tokens, scheduler_config), scheduler_config)
+
+
+def shifted_sigmas(
+    steps: int, size_shift: float, scheduler_config: Mapping[str, Any]
+) -> list[float]:
+    """Levels by `size_shift`, or by the configuration's own shift if that is not dynamic."""
     even = np.linspace(1.0, 1 / steps, steps).astype(np.float32)
-    shifted = _shift(even, image_tokens, scheduler_config)  # float32, as NumPy 2 keeps it
+    shifted = _shift(even, size_shift, scheduler_config)  # float32, as NumPy 2 keeps it
     return [*shifted.astype(np.float32).tolist(), 0.0]
+
+
+def flux2_shift(image_tokens: int, steps: int) -> float:
+    """FLUX.2's shift, fitted by its authors on ten and on 200 steps; more of either need less.
+
+    Beyond 4,300 tokens the line of 200 steps holds for any number. Equals `compute_empirical_mu`
+    of diffusers 0.42.
+    """
+    few, many = 8.73809524e-05 * image_tokens + 1.89833333, 0.00016927 * image_tokens + 0.45666666
+    if image_tokens > 4300:
+        return many
+    slope = (many - few) / 190.0
+    return slope * steps + (many - 200.0 * slope)
 
 
 def unsupported_option(scheduler_config: Mapping[str, Any]) -> str | None:
@@ -51,13 +71,13 @@ def unsupported_option(scheduler_config: Mapping[str, Any]) -> str | None:
     return next((name for name in UNSUPPORTED if scheduler_config.get(name)), None)
 
 
-def _shift(even: Sigmas, image_tokens: int, config: Mapping[str, Any]) -> Sigmas:
+def _shift(even: Sigmas, size_shift: float, config: Mapping[str, Any]) -> Sigmas:
     if not config.get("use_dynamic_shifting", False):
         shift: float = config.get("shift", 1.0)
         return shift * even / (1 + (shift - 1) * even)
-    mu = _shift_of_size(image_tokens, config)
     # https://arxiv.org/abs/2403.03206, 5.3.2: larger pictures need more noise to be as noisy.
-    scale: float = mu if config.get("time_shift_type") == "linear" else math.exp(mu)
+    is_linear = config.get("time_shift_type") == "linear"
+    scale: float = size_shift if is_linear else math.exp(size_shift)
     return scale / (scale + (1 / even - 1))
 
 

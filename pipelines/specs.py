@@ -3,13 +3,21 @@
 import json
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pipelines.errors import LoadFailed, ModelNotFound
 
 EMBEDDED = "flux-emoji"
 EMBEDDED_FOLDER = Path(__file__).resolve().parent.parent / "assets" / EMBEDDED
-FLUX1_PIPELINES = ("FluxPipeline", "FluxImg2ImgPipeline")  # the same components in the same folders
+Guidance = Literal["embedded", "true_cfg", "none"]
+# model_index.json's class -> family. Those of FLUX.1 have the same components in the same folders.
+FAMILIES = {
+    "FluxPipeline": "flux1",
+    "FluxImg2ImgPipeline": "flux1",
+    "FluxKontextPipeline": "flux1",
+    "Flux2Pipeline": "flux2",
+    "Flux2KleinPipeline": "flux2-klein",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +33,19 @@ class ModelSpec:
     size_multiple: int
     min_side_px: int
     max_pixels: int
-    max_sequence_length: int  # T5 tokens, the closing one included
+    max_sequence_length: int  # tokens of a prompt with all that the model adds to it
     default_steps: int
     max_steps: int
     default_guidance_scale: float
-    has_guidance_embedding: bool
+    # "embedded": an input of the transformer; "true_cfg": a second forward with the negative prompt
+    # or the empty one; "none": it does nothing.
+    guidance: Guidance
+    takes_start: bool = True  # a picture can be the start
+    max_references: int = 0  # pictures to look at
+
+    @property
+    def has_guidance(self) -> bool:
+        return self.guidance != "none"
 
 
 def _black_forest_labs(name: str, licence: str, **differences: Any) -> ModelSpec:
@@ -48,28 +64,59 @@ def _black_forest_labs(name: str, licence: str, **differences: Any) -> ModelSpec
         default_steps=28,
         max_steps=100,
         default_guidance_scale=3.5,
-        has_guidance_embedding=True,
+        guidance="embedded",
     )
     return replace(spec, **differences)
 
 
-DEV = _black_forest_labs("FLUX.1-dev", "FLUX.1 [dev] Non-Commercial License")
+def _klein(size: str, licence: str, *, is_base: bool) -> ModelSpec:
+    name = f"FLUX.2-klein-base-{size}" if is_base else f"FLUX.2-klein-{size}"
+    return _black_forest_labs(
+        name,
+        licence,
+        family="flux2-klein",
+        default_steps=50 if is_base else 4,
+        default_guidance_scale=4.0 if is_base else 0.0,
+        guidance="true_cfg" if is_base else "none",
+        max_references=4,
+    )
+
+
+DEV_1 = "FLUX.1 [dev] Non-Commercial License"
+DEV_2 = "FLUX.2 [dev] Non-Commercial License"
+DEV = _black_forest_labs("FLUX.1-dev", DEV_1)
 SCHNELL = _black_forest_labs(
     "FLUX.1-schnell",
     "Apache-2.0",
     max_sequence_length=256,
     default_steps=4,
     default_guidance_scale=0.0,
-    has_guidance_embedding=False,
+    guidance="none",
 )
-TABLE = {spec.name: spec for spec in (DEV, SCHNELL)}
+KONTEXT = _black_forest_labs(
+    "FLUX.1-Kontext-dev",
+    DEV_1,
+    default_guidance_scale=2.5,
+    takes_start=False,
+    max_references=1,
+)
+# diffusers draws 50 steps; the authors' page shows 28 as a good trade.
+FLUX2_DEV = _black_forest_labs(
+    "FLUX.2-dev", DEV_2, family="flux2", default_guidance_scale=4.0, max_references=6
+)
+KLEINS = tuple(
+    _klein(size, licence, is_base=is_base)
+    for size, licence in (("4B", "Apache-2.0"), ("9B", "FLUX Non-Commercial License"))
+    for is_base in (False, True)
+)
+TABLE = {spec.name: spec for spec in (DEV, SCHNELL, KONTEXT, FLUX2_DEV, *KLEINS)}
 
 
 def find_spec(model: str) -> ModelSpec:
     """Spec of a served name, of the embedded model, or of a local folder in diffusers format.
 
     Raises ModelNotFound for a name that is none of them and LoadFailed for a folder that is broken
-    or holds something else than FLUX.1.
+    or holds something else than a FLUX.
     """
     if model in TABLE:
         return TABLE[model]
@@ -98,21 +145,24 @@ def _folder_spec(folder: Path) -> ModelSpec:
             f"{folder} holds no model_index.json. Give a folder in diffusers format, as "
             f"`FluxPipeline.save_pretrained` writes it."
         )
-    pipeline = read_json(folder / "model_index.json").get("_class_name")
-    if pipeline not in FLUX1_PIPELINES:
-        raise LoadFailed(f"{folder / 'model_index.json'} names a {pipeline}, not FLUX.1.")
+    index = read_json(folder / "model_index.json")
+    if index.get("_class_name") not in FAMILIES:
+        known = ", ".join(FAMILIES)
+        raise LoadFailed(
+            f"{folder / 'model_index.json'} names a {index.get('_class_name')}, none of {known}."
+        )
     own = read_json(folder / "studio.json") if (folder / "studio.json").is_file() else {}
-    return _with_own_settings(_spec_of_configs(folder), own, folder / "studio.json")
+    return _with_own_settings(_spec_of_configs(folder, index), own, folder / "studio.json")
 
 
-def _spec_of_configs(folder: Path) -> ModelSpec:
+def _spec_of_configs(folder: Path, index: dict[str, Any]) -> ModelSpec:
+    """What the checkpoint's own files say; the rest as the published model that it is like."""
     transformer = read_json(folder / "transformer" / "config.json")
     vae = read_json(folder / "vae" / "config.json")
-    has_guidance = bool(transformer.get("guidance_embeds", False))
     multiple = vae_scale(vae) * 2  # the transformer's patches are 2 x 2 latents
     side = max(int(vae.get("sample_size", 1024)), 128) // multiple * multiple
     return replace(
-        DEV if has_guidance else SCHNELL,
+        _like(index, bool(transformer.get("guidance_embeds", False))),
         name=folder.resolve().name,
         source=str(folder),
         licence="see the model's folder",
@@ -120,6 +170,19 @@ def _spec_of_configs(folder: Path) -> ModelSpec:
         native_height=side,
         size_multiple=multiple,
     )
+
+
+def _like(index: dict[str, Any], has_guidance_embedding: bool) -> ModelSpec:
+    """The published model with the same parts."""
+    match index["_class_name"]:
+        case "Flux2Pipeline":
+            return FLUX2_DEV
+        case "Flux2KleinPipeline":
+            return KLEINS[0] if index.get("is_distilled", False) else KLEINS[1]
+        case "FluxKontextPipeline":
+            return KONTEXT
+        case _:
+            return DEV if has_guidance_embedding else SCHNELL
 
 
 def vae_scale(vae_config: dict[str, Any]) -> int:

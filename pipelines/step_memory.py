@@ -5,9 +5,9 @@ import torch
 from pipelines.cache_rules import resolve
 from pipelines.decode_memory import CudaMemory, DeviceMemory
 from pipelines.denoise import step_rows
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.requests import RenderRequest
-from pipelines.row import Row, new_row
+from pipelines.row import Conditioning, Row, new_row
 
 # CPU: a batch gains nothing (a transformer of the embedded one's shape took 58 ms for one picture
 # and 56 ms each for twenty, one core), so more would only make everybody wait: four of 256 x 256.
@@ -22,7 +22,7 @@ PROBE_RULE = resolve("balanced", taylor_order=2, warmup_steps=4)
 PROBE_STEPS = 6
 
 
-def measure_max_tokens(model: Flux1, memory: DeviceMemory | None = None) -> int:
+def measure_max_tokens(model: Flux, memory: DeviceMemory | None = None) -> int:
     """Tokens of all pictures and texts that step together.
 
     Asks `memory`, on a CUDA device the device's own.
@@ -40,14 +40,14 @@ def measure_max_tokens(model: Flux1, memory: DeviceMemory | None = None) -> int:
 
 
 @torch.inference_mode()
-def _probe_row(model: Flux1) -> Row:
+def _probe_row(model: Flux) -> Row:
     width, height = model.spec.native_width, model.spec.native_height
     request = RenderRequest("probe", "", width, height, PROBE_STEPS, (0,), cache=PROBE_RULE)
-    return new_row(model, request, 0, model.encode_prompts([("", "")]), None)
+    return new_row(model, request, 0, Conditioning(model.prompts.encode([("", "")])))
 
 
 @torch.inference_mode()
-def _fill(model: Flux1, row: Row) -> None:
+def _fill(model: Flux, row: Row) -> None:
     """Steps until the cache is full and once more: then it and the next one are held together."""
     for _ in range(PROBE_RULE.warmup_steps):
         step_rows(model, [row])

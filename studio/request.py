@@ -232,7 +232,7 @@ def _settle_strength(draft: Draft, steps: int, notices: list[Notice]) -> float:
 
 def _settle_guidance(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> float:
     guidance = _real("guidance_scale", draft.guidance_scale, spec.default_guidance_scale, 0.0)
-    if draft.guidance_scale is not None and not spec.has_guidance_embedding:
+    if draft.guidance_scale is not None and not spec.has_guidance:
         notices.append(_no_effect("guidance_scale", f"{spec.name} has no guidance embedding"))
     return guidance
 

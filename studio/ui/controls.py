@@ -224,7 +224,7 @@ def build_cache(name: str) -> CacheControls:
 
 def build_guidance(spec: ModelSpec) -> GuidanceControls:
     """How the prompt acts on a model that takes guidance, and what to avoid."""
-    acts = spec.has_guidance_embedding
+    acts = spec.has_guidance
     guidance = gr.Slider(
         0,
         MAX_GUIDANCE,

@@ -111,7 +111,7 @@ def draft_of(values: FormValues, spec: ModelSpec, source_size: tuple[int, int] |
         width=width,
         height=height,
         steps=round(values.steps),
-        guidance_scale=values.guidance_scale if spec.has_guidance_embedding else None,
+        guidance_scale=values.guidance_scale if spec.has_guidance else None,
         true_cfg_scale=values.true_cfg_scale if negative else None,
         strength=values.strength if source_size is not None else None,
         seed=_seed(values.seed) if values.seed_mode == FIXED else None,

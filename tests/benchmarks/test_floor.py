@@ -43,12 +43,14 @@ def test_head_tail_and_out_are_the_forward():
     model = untrained(scale.spec, scale.transformer, scale.vae, device="meta")
     parts, grid = parts_of(model, 64, 96), model.grid(64, 96)
     prompt = random_prompt(model)
+    pooled = prompt.pooled
+    assert pooled is not None
     _, whole = counted(
         lambda: model.transformer(
             hidden_states=torch.randn(1, grid.tokens, 64, device="meta"),
             timestep=torch.ones(1, device="meta"),
             guidance=torch.ones(1, device="meta"),
-            pooled_projections=prompt.pooled[None],
+            pooled_projections=pooled[None],
             encoder_hidden_states=prompt.text[None],
             txt_ids=torch.zeros(len(prompt.text), 3, device="meta"),
             img_ids=torch.zeros(grid.tokens, 3, device="meta"),

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines import denoise, flux1, row, schedule
+from pipelines import denoise, flux, flux1, schedule
 from pipelines.engine import PictureEngine
-from pipelines.flux1 import Flux1, Grid
+from pipelines.flux import Flux, Grid
+from pipelines.flux1 import Flux1
 from pipelines.requests import PictureDone, RenderRequest
 from tests.pipelines.reference import distance, photo, reference, row_of, run
 
@@ -19,7 +20,7 @@ STRENGTHS = (None, 0.3, 0.6, 1.0)  # None: text-to-image
 
 
 def requests_for(
-    model: Flux1, sizes: list[tuple[int, int]], step_counts: tuple[int, ...]
+    model: Flux, sizes: list[tuple[int, int]], step_counts: tuple[int, ...]
 ) -> list[RenderRequest]:
     """Every combination of size, steps, guidance, negative prompt and strength, each a seed."""
     combinations = product(sizes, step_counts, (1.0, 4.5), (None, "a green frog"), STRENGTHS)
@@ -41,7 +42,7 @@ def requests_for(
     ]
 
 
-def worst_distance(model: Flux1, requests: list[RenderRequest]) -> float:
+def worst_distance(model: Flux, requests: list[RenderRequest]) -> float:
     """All of our rows run together, so neighbours at other steps are part of the comparison."""
     ours = run(model, [row_of(model, request) for request in requests])
     theirs = [reference(model, request) for request in requests]
@@ -101,7 +102,7 @@ def test_head_tail_and_out_are_the_forward(tiny):
     grid = Grid(2, 3)
     latents = torch.randn(3, grid.tokens, 64, generator=torch.Generator().manual_seed(1))
     sigmas, guidance = torch.tensor([0.95, 0.5, 0.1]), torch.tensor([3.5, 7.0, 1.0])
-    prompts = tiny.encode_prompts([("an apple", "a frog"), ("", ""), ("a star", "a star")])
+    prompts = tiny.prompts.encode([("an apple", "a frog"), ("", ""), ("a star", "a star")])
     state = tiny.head(latents, sigmas, guidance, prompts, grid)
     ours = tiny.out(tiny.tail(state), state.modulation)
     ids = [(0, y, x) for y in range(grid.height) for x in range(grid.width)]
@@ -138,7 +139,7 @@ def _no_shift(monkeypatch):
 
 def _transposed_positions(monkeypatch):
     real = Flux1._rope
-    flipped = lambda self, text, grid: real(self, text, Grid(grid.width, grid.height))  # noqa: E731
+    flipped = lambda self, text, grids: real(self, text, (Grid(*grids[0][::-1]),))  # noqa: E731
     monkeypatch.setattr(Flux1, "_rope", flipped)
 
 
@@ -158,9 +159,9 @@ def _first_draw_as_noise(monkeypatch):
 
 def _patches_in_another_order(monkeypatch):
     def pack(latents):
-        return flux1.pack(latents.transpose(1, 2)).contiguous()
+        return flux.pack(latents.transpose(1, 2)).contiguous()
 
-    monkeypatch.setattr(row, "pack", pack)
+    monkeypatch.setattr(flux1, "pack", pack)
 
 
 @pytest.mark.parametrize(

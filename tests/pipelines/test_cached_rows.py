@@ -16,6 +16,7 @@ from pipelines.denoise import step_groups, step_rows
 from pipelines.engine import PictureEngine
 from pipelines.failures import Failure
 from pipelines.first_block import SequenceCache
+from pipelines.flux import Flux
 from pipelines.flux1 import Flux1
 from pipelines.requests import PictureDone, RenderRequest, RequestFailed, StepDone, Warned
 from pipelines.row import Row, group_rows
@@ -46,7 +47,7 @@ POOL = [
 
 
 @pytest.fixture(scope="module")
-def calm(tiny) -> Flux1:
+def calm(tiny) -> Flux:
     """Random weights whose residuals change little in a step, as those of trained ones do.
 
     Time runs from 8 to 0 instead of 1000 to 0: its embedding turns less from step to step.
@@ -64,7 +65,7 @@ class Record:
     steps: list[tuple[bool, ...]]
 
 
-def tick(model: Flux1, records: Sequence[Record], max_tokens: int = 10**9) -> None:
+def tick(model: Flux, records: Sequence[Record], max_tokens: int = 10**9) -> None:
     """One step of all, as the engine does it."""
     before = [record.row.caches for record in records]
     groups = group_rows([record.row for record in records], max_tokens)
@@ -75,7 +76,7 @@ def tick(model: Flux1, records: Sequence[Record], max_tokens: int = 10**9) -> No
         record.steps.append(tuple(new.predicted > was.predicted for was, new in pairs))
 
 
-def alone(model: Flux1, request: RenderRequest) -> Record:
+def alone(model: Flux, request: RenderRequest) -> Record:
     record = Record(row_of(model, request), [])
     while not record.row.is_finished:
         tick(model, [record])
@@ -97,7 +98,7 @@ def test_the_pool_has_what_the_schedules_are_to_mix(calm, solos):
         assert smallest_margin(calm, request) > TOLERANCE
 
 
-def smallest_margin(model: Flux1, request: RenderRequest) -> float:
+def smallest_margin(model: Flux, request: RenderRequest) -> float:
     """How close a miss comes to the threshold."""
     row, margins = row_of(model, request), [1.0]
     while not row.is_finished:
@@ -126,7 +127,7 @@ class Visit:
 VISITS = st.builds(Visit, st.sampled_from(POOL), st.integers(0, 5), st.none() | st.integers(1, 5))
 
 
-def in_company(model: Flux1, visits: Sequence[Visit], max_tokens: int) -> list[Record]:
+def in_company(model: Flux, visits: Sequence[Visit], max_tokens: int) -> list[Record]:
     """All rows of a schedule; those of a group share forwards, as in the engine."""
     records = [Record(row_of(model, visit.request), []) for visit in visits]
     for now in range(30):
@@ -382,19 +383,20 @@ def test_a_group_that_never_predicts_measures_nothing(calm, rule):
     with torch.inference_mode():
         step_rows(calm, rows)
         begun = denoise.begin(calm, rows)
-    assert begun.state.residual is None and begun.outlooks == {}
+    assert begun.state is not None and begun.state.residual is None and begun.outlooks == {}
     assert all(cache.velocities is None for cache in begun.caches)
 
 
 def test_an_interval_runs_no_block_between(calm, monkeypatch):
     """Of two pictures of one group, the other asks the first block."""
-    heads = []
+    heads: list[int] = []
     real = Flux1.head
-    monkeypatch.setattr(
-        Flux1,
-        "head",
-        lambda model, x, *rest, **more: heads.append(len(x)) or real(model, x, *rest, **more),
-    )
+
+    def head(self, latents, *rest, **more):
+        heads.append(len(latents))
+        return real(self, latents, *rest, **more)
+
+    monkeypatch.setattr(Flux1, "head", head)
     interval = alone(calm, replace(TEXT, cache=RULES["interval"]))
     assert len(heads) == sum(not predicted for (predicted,) in interval.steps) < TEXT.steps
     heads.clear()

@@ -10,6 +10,7 @@ from diffusers.image_processor import VaeImageProcessor
 from pipelines import decode_memory
 from pipelines.decode import decode_rows, to_8_bits, to_pixels
 from pipelines.decode_memory import CPU_MAX_PX, INDEX_MAX_PX, measure_max_px
+from pipelines.flux import Flux
 from pipelines.flux1 import Flux1
 from pipelines.requests import Pixels, RenderRequest
 from tests.pipelines.reference import row_of
@@ -17,12 +18,12 @@ from tests.pipelines.reference import row_of
 REQUEST = RenderRequest("r", "a star", 48, 32, 1, (1,))
 
 
-def rows_of(model: Flux1, *seeds: int):
+def rows_of(model: Flux, *seeds: int):
     return [row_of(model, replace(REQUEST, seeds=(seed,))) for seed in seeds]
 
 
 @torch.inference_mode()
-def decoded(model: Flux1, rows) -> list[Pixels | None]:
+def decoded(model: Flux, rows) -> list[Pixels | None]:
     return decode_rows(model, rows).pictures()
 
 

@@ -13,7 +13,7 @@ from pipelines.decode import Decoding, decode_rows, to_pixels
 from pipelines.decode_line import DecodeLine, DecodeQueue
 from pipelines.engine import PictureEngine
 from pipelines.failures import Failure
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.loading import load
 from pipelines.requests import PictureDone, RenderRequest, RequestDone, StepDone
 from pipelines.specs import find_spec
@@ -92,7 +92,7 @@ class Decoder:
         self.plain_px = plain_px
         self.sizes: list[int] = []
 
-    def __call__(self, model: Flux1, rows) -> Decoding:
+    def __call__(self, model: Flux, rows) -> Decoding:
         self.sizes.append(len(rows))
         is_plain = model.vae.decoder.max_plain_px >= PX
         if len(rows) > self.room or (is_plain and self.plain_px < PX):
@@ -190,7 +190,7 @@ class Event:
         self.is_waited_for = True
 
 
-def on_a_busy_stream(model: Flux1, rows) -> Decoding:
+def on_a_busy_stream(model: Flux, rows) -> Decoding:
     decoding = decode_rows(model, rows)
     decoding.ready = Event()
     return decoding

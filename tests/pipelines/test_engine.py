@@ -192,8 +192,8 @@ def test_a_very_long_prompt_is_drawn_and_its_warning_stays_short(tiny):
 
 
 def test_tokens_are_counted_with_the_closing_one(tiny):
-    assert tiny.measure_prompt("") == (1, tiny.spec.max_sequence_length, "")
-    tokens, limit, cut = tiny.measure_prompt("apple " * 30)
+    assert tiny.prompts.measure("") == (1, tiny.spec.max_sequence_length, "")
+    tokens, limit, cut = tiny.prompts.measure("apple " * 30)
     assert tokens > limit
     assert cut and set(cut.split()) == {"apple"}
 

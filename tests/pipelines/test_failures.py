@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pipelines import decode, denoise
+from pipelines.clip_t5 import ClipT5
 from pipelines.engine import PictureEngine
 from pipelines.flux1 import Flux1
 from pipelines.previews import Previewer
@@ -118,14 +119,14 @@ def test_pixels_that_are_not_finite(tiny, monkeypatch):
 
 
 def test_an_encoding_that_raises(tiny, monkeypatch):
-    real = Flux1.encode_prompts
+    real = ClipT5.encode
 
-    def encode_prompts(self, prompts):
+    def encode(self, prompts):
         if prompts[0][0] == "unreadable":
             raise RuntimeError("no such token")
         return real(self, prompts)
 
-    monkeypatch.setattr(Flux1, "encode_prompts", encode_prompts)
+    monkeypatch.setattr(ClipT5, "encode", encode)
     engine = PictureEngine(tiny)
     engine.submit(replace(REQUEST, id="bad", prompt="unreadable"))
     engine.submit(replace(REQUEST, id="good"))

@@ -34,7 +34,7 @@ def test_progress_names_each_component_and_never_steps_back(folder):
 
 def test_a_cpu_gets_float32_and_modules_that_do_not_train(folder):
     model = load_folder(folder)
-    modules = (model.transformer, model.vae, model.text_encoder, model.text_encoder_2)
+    modules = (model.transformer, model.vae, model.prompts.clip, model.prompts.t5)
     parameters = [p for module in modules for p in module.parameters()]
     assert {p.dtype for p in parameters} == {torch.float32}
     assert not any(p.requires_grad for p in parameters)

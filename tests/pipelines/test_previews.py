@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from pipelines import previews
 from pipelines.denoise import step_rows
-from pipelines.flux1 import Flux1, Grid, PictureEncoding, pack, unpack
+from pipelines.flux import Flux, Grid, Reference, pack, unpack
 from pipelines.previews import Previewer, fit_matrix
 from pipelines.requests import RenderRequest
 from tests.pipelines.reference import distance, photo, row_of, run
@@ -99,20 +99,18 @@ class LinearVae:
     class spec:
         size_multiple = 16
 
-    def encode_picture(self, pixels):
+    def reference(self, pixels):
         x = torch.tensor(pixels).permute(2, 0, 1).float() / 127.5 - 1
         mean = torch.einsum("cd,dhw->chw", self.mixture, F.avg_pool2d(x, 8)) + 0.3
-        return PictureEncoding(mean, torch.zeros_like(mean))
-
-    def standardise(self, latents):
-        return latents * 0.5
+        return Reference(pack(0.5 * mean), Grid(mean.shape[1] // 2, mean.shape[2] // 2))
 
 
 def test_the_matrix_finds_the_colours_of_a_linear_vae():
     vae = LinearVae()
     source = photo(64, 64)
-    latents = vae.standardise(vae.encode_picture(source).mean)[None]
-    ours = previews._project(latents, fit_matrix(cast(Flux1, vae)))[0]
+    shown = vae.reference(source)
+    latents = unpack(shown.latents[None], shown.grid)
+    ours = previews._project(latents, fit_matrix(cast(Flux, vae)))[0]
     theirs = F.avg_pool2d(torch.tensor(source).permute(2, 0, 1).float() / 127.5 - 1, 8)
     assert (ours - theirs).abs().max() < 0.02
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from diffusers.pipelines.flux.pipeline_flux import calculate_shift
 from diffusers.pipelines.flux.pipeline_flux_img2img import FluxImg2ImgPipeline
+from diffusers.pipelines.flux2.pipeline_flux2 import compute_empirical_mu
 from diffusers.schedulers.scheduling_flow_match_euler_discrete import (
     FlowMatchEulerDiscreteScheduler,
 )
@@ -67,3 +68,11 @@ def test_no_step_runs_at_strength_zero():
 def test_an_unsupported_schedule_is_named():
     assert schedule.unsupported_option({"use_karras_sigmas": True}) == "use_karras_sigmas"
     assert schedule.unsupported_option(DEV | {"use_beta_sigmas": False}) is None
+
+
+@pytest.mark.parametrize("tokens", [4, 1024, 4096, 4300, 4301, 16384])
+@pytest.mark.parametrize("steps", [1, 4, 28, 50])
+def test_flux2_s_shift_equals_that_of_diffusers(tokens, steps):
+    assert schedule.flux2_shift(tokens, steps) == pytest.approx(
+        compute_empirical_mu(tokens, steps), rel=1e-12
+    )

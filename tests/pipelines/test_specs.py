@@ -23,13 +23,13 @@ def change(path, **values):
 def test_the_table_knows_dev_and_schnell():
     dev = find_spec("black-forest-labs/FLUX.1-dev")
     schnell = find_spec("black-forest-labs/FLUX.1-schnell")
-    assert (dev.default_steps, dev.max_sequence_length, dev.has_guidance_embedding) == (
+    assert (dev.default_steps, dev.max_sequence_length, dev.has_guidance) == (
         28,
         512,
         True,
     )
     assert (schnell.default_steps, schnell.max_sequence_length) == (4, 256)
-    assert not schnell.has_guidance_embedding
+    assert not schnell.has_guidance
 
 
 def test_a_name_that_is_nothing_is_answered_with_the_names_that_are():
@@ -42,7 +42,7 @@ def test_a_folder_speaks_for_itself(folder):
     spec = find_spec(str(folder))
     assert (spec.name, spec.source, spec.family) == ("my-flux", str(folder), "flux1")
     assert (spec.size_multiple, spec.min_side_px) == (16, 128)
-    assert spec.has_guidance_embedding and spec.max_sequence_length == 512
+    assert spec.has_guidance and spec.max_sequence_length == 512
 
 
 def test_the_size_multiple_follows_the_levels_of_the_vae(folder):
@@ -78,7 +78,7 @@ def test_an_empty_folder_is_told_what_it_lacks(tmp_path):
 
 def test_another_family_is_refused_by_its_name(folder):
     change(folder / "model_index.json", _class_name="StableDiffusionPipeline")
-    with pytest.raises(LoadFailed, match="StableDiffusionPipeline, not FLUX"):
+    with pytest.raises(LoadFailed, match="StableDiffusionPipeline, none of FluxPipeline"):
         find_spec(str(folder))
 
 

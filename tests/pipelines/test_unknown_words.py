@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from pipelines.clip_t5 import ClipT5
 from pipelines.engine import PictureEngine
-from pipelines.flux1 import Flux1
+from pipelines.flux import Flux
 from pipelines.requests import Event, RenderRequest, RequestDone, Warned
 from pipelines.unknown_words import MAX_CHARACTERS, warning_of
 from training.captions import write
@@ -20,15 +21,17 @@ REQUEST = RenderRequest("r", "a red apple", 48, 32, 1, (5,))
 
 
 @pytest.fixture(scope="module")
-def worded(tiny: Flux1) -> Flux1:
+def worded(tiny: Flux) -> Flux:
     """The tiny model behind a tokenizer of whole words, as the embedded model's."""
     model = copy.copy(tiny)
-    model.tokenizer_2 = build_t5_tokenizer()
-    model.spec = replace(tiny.spec, max_sequence_length=MAX_TOKENS * 2)  # cuts no caption
+    prompts = copy.copy(tiny.prompts)
+    assert isinstance(prompts, ClipT5)
+    prompts.t5_tokenizer, prompts.limit = build_t5_tokenizer(), MAX_TOKENS * 2  # cuts no caption
+    model.prompts = prompts
     return model
 
 
-def warnings(model: Flux1, request: RenderRequest) -> list[Warned]:
+def warnings(model: Flux, request: RenderRequest) -> list[Warned]:
     engine = PictureEngine(model)
     engine.submit(request)
     events: list[Event] = []
@@ -54,20 +57,21 @@ def warnings(model: Flux1, request: RenderRequest) -> list[Warned]:
     ],
 )
 def test_words_outside_the_vocabulary_are_named_as_they_are_written(
-    worded: Flux1, prompt: str, unknown: tuple[str, ...]
+    worded: Flux, prompt: str, unknown: tuple[str, ...]
 ) -> None:
-    assert worded.unknown_words(prompt) == unknown
+    assert worded.prompts.unknown_words(prompt) == unknown
 
 
-def test_the_unknown_token_alone_would_name_a_piece_of_the_word(worded: Flux1) -> None:
-    tokenizer = worded.tokenizer_2
+def test_the_unknown_token_alone_would_name_a_piece_of_the_word(worded: Flux) -> None:
+    assert isinstance(worded.prompts, ClipT5)
+    tokenizer = worded.prompts.t5_tokenizer
     encoded = tokenizer("carpet", return_offsets_mapping=True)
     at = encoded.input_ids.index(tokenizer.unk_token_id)
     start, end = encoded.offset_mapping[at]
     assert "carpet"[start:end] == "pet"
 
 
-def test_of_captions_with_foreign_words_it_names_exactly_those(worded: Flux1) -> None:
+def test_of_captions_with_foreign_words_it_names_exactly_those(worded: Flux) -> None:
     known, rng = frozenset(vocabulary()), random.Random(0)
     captions = [write(random_scene(rng, FULL), rng).lower() for _ in range(2000)]
     foreign = [
@@ -76,7 +80,7 @@ def test_of_captions_with_foreign_words_it_names_exactly_those(worded: Flux1) ->
     ]
     assert sum(bool(words) for words in foreign) > 200
     for text, words in zip(captions, foreign, strict=True):
-        assert worded.unknown_words(text) == words, text
+        assert worded.prompts.unknown_words(text) == words, text
 
 
 @pytest.mark.parametrize(
@@ -90,18 +94,18 @@ def test_of_captions_with_foreign_words_it_names_exactly_those(worded: Flux1) ->
     ],
 )
 def test_a_tokenizer_of_pieces_names_the_words_of_its_unknown_letters(
-    tiny: Flux1, prompt: str, unknown: tuple[str, ...]
+    tiny: Flux, prompt: str, unknown: tuple[str, ...]
 ) -> None:
-    assert tiny.unknown_words(prompt) == unknown
+    assert tiny.prompts.unknown_words(prompt) == unknown
 
 
-def test_what_is_cut_is_not_named_again(tiny: Flux1) -> None:
+def test_what_is_cut_is_not_named_again(tiny: Flux) -> None:
     prompt = "a red apple " * tiny.spec.max_sequence_length + "zorblat"
     (warned,) = warnings(tiny, replace(REQUEST, prompt=prompt))
     assert warned.code == "prompt_truncated"
 
 
-def test_each_prompt_that_t5_reads_is_named_with_its_words(tiny: Flux1) -> None:
+def test_each_prompt_that_t5_reads_is_named_with_its_words(tiny: Flux) -> None:
     guided = replace(REQUEST, negative_prompt="a quiz", true_cfg_scale=2.0)
     for request, expected in (
         (replace(REQUEST, prompt="a zorblat"), [("prompt", "zorblat")]),
@@ -126,6 +130,6 @@ def test_the_warning_stays_short() -> None:
     assert f": {'x' * MAX_CHARACTERS}…. " in warning_of(["x" * 10_000])
 
 
-def test_a_very_long_word_is_a_short_warning(tiny: Flux1) -> None:
+def test_a_very_long_word_is_a_short_warning(tiny: Flux) -> None:
     (warned,) = warnings(tiny, replace(REQUEST, prompt="猫" * 100_000))
     assert len(warned.message) < 200

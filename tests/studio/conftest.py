@@ -26,7 +26,7 @@ SPEC = ModelSpec(
     default_steps=6,
     max_steps=50,
     default_guidance_scale=3.0,
-    has_guidance_embedding=True,
+    guidance="embedded",
 )
 DEADLINE_S = 10.0
 

@@ -112,7 +112,7 @@ def test_options_that_depend_on_others_are_named() -> None:
 
 
 def test_guidance_without_an_embedding_is_named() -> None:
-    spec = replace(SPEC, has_guidance_embedding=False)
+    spec = replace(SPEC, guidance="none")
     _, notices = settle(Draft("x", guidance_scale=5.0), spec, max_images=1)
     assert [notice.param for notice in notices] == ["guidance_scale"]
 

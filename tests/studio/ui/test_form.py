@@ -23,7 +23,7 @@ from tests.studio.conftest import SPEC
 
 OFFER = Offer(SPEC, 4, UNSET)
 BASE = replace(defaults(OFFER), prompt="an apple")
-WITHOUT_GUIDANCE = replace(SPEC, has_guidance_embedding=False)
+WITHOUT_GUIDANCE = replace(SPEC, guidance="none")
 
 
 def test_an_untouched_form_asks_for_the_models_defaults() -> None:
