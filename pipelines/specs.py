@@ -42,6 +42,12 @@ class ModelSpec:
     guidance: Guidance
     takes_start: bool = True  # a picture can be the start
     max_references: int = 0  # pictures to look at
+    enlarges_references: bool = False  # to the native area; larger ones are always reduced to it
+
+    @property
+    def has_second_encoder(self) -> bool:
+        """Whether prompts are read twice, by encoders that may be told different things."""
+        return self.family == "flux1"
 
     @property
     def has_guidance(self) -> bool:
@@ -99,6 +105,7 @@ KONTEXT = _black_forest_labs(
     default_guidance_scale=2.5,
     takes_start=False,
     max_references=1,
+    enlarges_references=True,
 )
 # diffusers draws 50 steps; the authors' page shows 28 as a good trade.
 FLUX2_DEV = _black_forest_labs(

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipelines import requests as render
-from studio.encoding import encode_finished, encode_preview, read_source
+from studio.encoding import encode_finished, encode_preview, read_sources
 from studio.engine.protocol import Engine, EngineEvent, EngineStatus, WorkerLost
 from studio.job import JobView, Status
 from studio.library import JobRecord, Library
@@ -283,11 +283,11 @@ class Dispatcher:
             self.finish(live, "done")
             return
         try:
-            source = read_source(self._library, live.record)
+            pictures = read_sources(self._library, live.record)
         except OSError:
-            message = "The source picture is gone; send it again."
+            message = "A picture that came with it is gone; send it again."
             self.finish(live, "failed", "source_lost", message)
             return
         self._in_flight.add(live.record.id)
         assert self._ready_after is not None
-        self._engine.submit(live.render_request(source), restarts=self._ready_after)
+        self._engine.submit(live.render_request(pictures), restarts=self._ready_after)

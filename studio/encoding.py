@@ -64,9 +64,12 @@ def encode_source(pixels: Pixels) -> bytes:
     return buffer.getvalue()
 
 
-def read_source(library: Library, record: JobRecord) -> Pixels | None:
-    """The kept source of a job that has one. Raises `OSError` when it is gone or damaged."""
-    if not record.request.has_source:
-        return None
-    with Image.open(io.BytesIO(library.files.read_source(record.id))) as picture:
+def read_sources(library: Library, record: JobRecord) -> list[Pixels]:
+    """The kept pictures that came with a job. Raises `OSError` when one is gone or damaged."""
+    count = record.request.has_source + record.request.references
+    return [_decoded(library.files.read_source(record.id, index)) for index in range(count)]
+
+
+def _decoded(png: bytes) -> Pixels:
+    with Image.open(io.BytesIO(png)) as picture:
         return np.asarray(picture.convert("RGB"))

@@ -44,20 +44,22 @@ class PictureFiles:
         """The small WebP."""
         return self._folder / "thumbnails" / f"{picture.id}.webp"
 
-    def write_source(self, job_id: str, png: bytes) -> None:
-        """The picture that a job starts from. Raises `OSError`."""
-        _write_file(self._source_path(job_id), png)
+    def write_source(self, job_id: str, index: int, png: bytes) -> None:
+        """A picture that came with a job, counted from 0. Raises `OSError`."""
+        _write_file(self._source_path(job_id, index), png)
 
-    def read_source(self, job_id: str) -> bytes:
+    def read_source(self, job_id: str, index: int) -> bytes:
         """What `write_source` kept. Raises `OSError`."""
-        return self._source_path(job_id).read_bytes()
+        return self._source_path(job_id, index).read_bytes()
 
-    def drop_source(self, job_id: str) -> None:
-        """Forget a job's source."""
-        self._source_path(job_id).unlink(missing_ok=True)
+    def drop_sources(self, job_id: str) -> None:
+        """Forget all pictures that came with a job."""
+        for path in (self._folder / "sources").glob(f"{job_id}.*"):
+            path.unlink(missing_ok=True)
 
-    def _source_path(self, job_id: str) -> Path:
-        return self._folder / "sources" / f"{job_id}.png"
+    def _source_path(self, job_id: str, index: int) -> Path:
+        name = f"{job_id}.{index}.png" if index else f"{job_id}.png"
+        return self._folder / "sources" / name
 
     def sweep(self, pictures: Collection[str], jobs: Collection[str], now: float) -> int:
         """Remove files older than an hour of other pictures and jobs; returns how many."""

@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from studio.library import HistoryPage, JobRecord, Library
 from studio.live import LiveJob, kept_view
 from studio.pictures import fit_picture
 from studio.request import Draft, Notice, PictureRequest, settle
+from studio.roles import Roles, fitted_sizes
 from studio.step_cache import UNSET, CacheSetting
 from studio.watch import Bell, Bells
 from studio.world import World
@@ -88,11 +89,11 @@ class Jobs:
         *,
         owner: str,
         origin: Origin,
-        source: Pixels | None = None,
+        pictures: Sequence[Pixels] = (),
         notices: tuple[Notice, ...] = (),
         client: dict[str, Any] | None = None,
     ) -> JobView:
-        """Queue a request; `source` is any size, `[h, w, 3]`.
+        """Queue a request with its pictures, each of any size, `[h, w, 3]`.
 
         `notices` are the caller's own, shown with ours; `client` comes back in every view.
         Raises `BadRequest`, `QueueFull`, and `Unavailable` when no engine could be started or the
@@ -110,21 +111,29 @@ class Jobs:
         )
         self._check_door(owner)
         try:
-            if source is not None:  # slow, so without the lock
-                fitted = fit_picture(source, request.width, request.height)
-                self.library.files.write_source(record.id, encode_source(fitted))
+            self._keep_pictures(record, pictures)  # slow, so without the lock
             with self._lock:
                 self._check_door(owner)
                 self.library.add_job(record)
                 self._dispatcher.enqueue(LiveJob(record, warnings=list(record.warnings)))
                 return self._dispatcher.view(record.id)
         except StudioError:
-            self.library.files.drop_source(record.id)
+            self.library.files.drop_sources(record.id)
             raise
         except (OSError, SQLAlchemyError) as error:
-            self.library.files.drop_source(record.id)
+            self.library.files.drop_sources(record.id)
             message = f"The job could not be kept: {error}. Is there room in the data folder?"
             raise Unavailable(message, code="save_failed") from error
+
+    def _keep_pictures(self, record: JobRecord, pictures: Sequence[Pixels]) -> None:
+        """As files of the sizes that the engine takes. Raises `OSError`."""
+        request = record.request
+        roles = Roles(request.has_source, request.references)
+        given = [(pixels.shape[1], pixels.shape[0]) for pixels in pictures]
+        sizes = fitted_sizes(given, roles, (request.width, request.height), self.spec)
+        for index, (pixels, size) in enumerate(zip(pictures, sizes, strict=True)):
+            png = encode_source(fit_picture(pixels, *size))
+            self.library.files.write_source(record.id, index, png)
 
     def _check_door(self, owner: str) -> None:
         status = self.engine_status

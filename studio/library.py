@@ -109,7 +109,7 @@ class Library:
             error_code=record.error_code,
             error_message=record.error_message,
         )
-        self.files.drop_source(record.id)
+        self.files.drop_sources(record.id)
 
     def job(self, job_id: str, owner: str) -> JobRecord:
         """One job of this owner. Raises `NotFound`."""

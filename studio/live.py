@@ -1,6 +1,7 @@
 """A job that is not over: what only memory knows of it. Its user holds a lock."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipelines.requests import Pixels, RenderRequest
@@ -37,9 +38,10 @@ class LiveJob:
         self.preview = None
         return self.rendering
 
-    def render_request(self, source: Pixels | None) -> RenderRequest:
-        """What the engine is asked for after `hand_over`; `source` has the request's size."""
+    def render_request(self, pictures: Sequence[Pixels]) -> RenderRequest:
+        """What the engine is asked for after `hand_over`; `pictures` came with the request."""
         request = self.record.request
+        start = pictures[0] if request.has_source else None
         return RenderRequest(
             id=self.record.id,
             prompt=request.prompt,
@@ -52,7 +54,8 @@ class LiveJob:
             negative_prompt=request.negative_prompt,
             secondary_prompt=request.secondary_prompt,
             secondary_negative_prompt=request.secondary_negative_prompt,
-            source=source,
+            source=start,
+            references=tuple(pictures[request.has_source :]),
             strength=request.strength,
             cache=request.cache,
             owner=self.record.owner,

@@ -73,6 +73,12 @@ class LoadedPicture:
     notices: tuple[str, ...]
     settings: dict[str, Any] | None
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        height, width = self.pixels.shape[:2]
+        return width, height
+
 
 def load_picture(
     data: bytes, *, max_bytes: int, max_pixels: int, param: str = "image"

@@ -13,6 +13,7 @@ from pipelines.cache_rules import OFF, CacheRule
 from pipelines.schedule import run_steps
 from pipelines.specs import ModelSpec, snap_size
 from studio.errors import BadRequest
+from studio.roles import Roles, Size, roles_of
 from studio.step_cache import (
     NOTHING_SAID,
     UNSET,
@@ -60,7 +61,7 @@ class Draft:
     count: int = 1
     output_format: str = "jpeg"
     quality: int | None = None
-    source_size: tuple[int, int] | None = None  # width, height in px of the picture to start from
+    picture_sizes: tuple[Size, ...] = ()  # of the pictures that came with it
     cache: CacheChoice = NOTHING_SAID
 
 
@@ -83,7 +84,8 @@ class PictureRequest:
     negative_prompt: str | None = None
     secondary_prompt: str | None = None
     secondary_negative_prompt: str | None = None
-    has_source: bool = False
+    has_source: bool = False  # the first of its pictures is the start
+    references: int = 0  # pictures to look at
     strength: float = 1.0
     cache: CacheRule = OFF  # requests that were kept before there was a step cache had none
 
@@ -114,28 +116,32 @@ def settle(
     _check_texts(draft)
     width, height = _settle_size(draft, spec, notices)
     steps = _whole("steps", draft.steps, spec.default_steps, 1, spec.max_steps)
-    strength = _settle_strength(draft, steps, notices)
-    has_source = draft.source_size is not None
+    roles = roles_of(len(draft.picture_sizes), spec, draft.strength)
+    strength = _settle_strength(draft, steps, roles, notices)
+    guidance, true_cfg = _settle_guidance(draft, spec, notices)
+    # Where guidance is a second forward, that one reads the empty prompt unless another is given.
+    no_negative = "" if spec.guidance == "true_cfg" else None
     if draft.quality is not None and draft.output_format == "png":
         notices.append(_no_effect("output_quality", "PNG is lossless"))
     request = PictureRequest(
         model=spec.name,
         prompt=draft.prompt,
-        negative_prompt=draft.negative_prompt or None,
-        secondary_prompt=draft.secondary_prompt or None,
-        secondary_negative_prompt=draft.secondary_negative_prompt or None,
+        negative_prompt=draft.negative_prompt or no_negative,
+        secondary_prompt=_secondary("secondary_prompt", draft, spec, notices),
+        secondary_negative_prompt=_secondary("secondary_negative_prompt", draft, spec, notices),
         width=width,
         height=height,
         steps=steps,
-        steps_to_run=run_steps(steps, strength) if has_source else steps,
-        guidance_scale=_settle_guidance(draft, spec, notices),
-        true_cfg_scale=_settle_true_cfg(draft, notices),
+        steps_to_run=run_steps(steps, strength) if roles.has_start else steps,
+        guidance_scale=guidance,
+        true_cfg_scale=true_cfg,
         seed=_settle_seed(draft.seed),
         count=_whole("num_images", draft.count, 1, 1, max_images),
         output_format=_settle_format(draft.output_format),
         quality=_whole("output_quality", draft.quality, DEFAULT_QUALITY, 1, 100),
-        has_source=has_source,
-        strength=strength if has_source else 1.0,
+        has_source=roles.has_start,
+        references=roles.references,
+        strength=strength if roles.has_start else 1.0,
         cache=cache.rule_of(draft.cache),
     )
     return request, tuple(notices)
@@ -162,7 +168,8 @@ def _check_texts(draft: Draft) -> None:
 
 
 def _settle_size(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> tuple[int, int]:
-    default_width, default_height = default_size(spec, draft.source_size)
+    first = draft.picture_sizes[0] if draft.picture_sizes else None
+    default_width, default_height = default_size(spec, first)
     if draft.width is None and draft.height is None:
         return default_width, default_height
     width = _side("width", draft.width if draft.width is not None else default_width, spec)
@@ -187,8 +194,8 @@ def _settle_size(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> tuple[
     return snapped
 
 
-def default_size(spec: ModelSpec, source_size: tuple[int, int] | None) -> tuple[int, int]:
-    """The size for a request that names none: native, or the source's shape at native area."""
+def default_size(spec: ModelSpec, source_size: Size | None) -> Size:
+    """The size for a request that names none: native, or its first picture's at native area."""
     if source_size is None:
         return spec.native_width, spec.native_height
     width, height = source_size
@@ -214,7 +221,7 @@ def _side(name: str, value: int, spec: ModelSpec) -> int:
     return value
 
 
-def _settle_strength(draft: Draft, steps: int, notices: list[Notice]) -> float:
+def _settle_strength(draft: Draft, steps: int, roles: Roles, notices: list[Notice]) -> float:
     if draft.strength is None:
         return DEFAULT_STRENGTH
     if not 0.0 < draft.strength <= 1.0:
@@ -223,18 +230,32 @@ def _settle_strength(draft: Draft, steps: int, notices: list[Notice]) -> float:
             "(only the prompt).",
             param="strength",
         )
-    if draft.source_size is None:
-        notices.append(_no_effect("strength", "it acts only with a source picture"))
+    if not roles.has_start:
+        reason = "this model looks at pictures and starts from none"
+        if not roles.references:
+            reason = "it acts only with a source picture"
+        notices.append(_no_effect("strength", reason))
     elif run_steps(steps, draft.strength) < 1:
         raise BadRequest(f"strength {draft.strength:g} leaves no step to run.", param="strength")
     return draft.strength
 
 
-def _settle_guidance(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> float:
-    guidance = _real("guidance_scale", draft.guidance_scale, spec.default_guidance_scale, 0.0)
-    if draft.guidance_scale is not None and not spec.has_guidance:
-        notices.append(_no_effect("guidance_scale", f"{spec.name} has no guidance embedding"))
-    return guidance
+def _settle_guidance(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> tuple[float, float]:
+    """Guidance scale and true CFG scale. Where guidance is true CFG they are one."""
+    if spec.guidance != "true_cfg":
+        guidance = _real("guidance_scale", draft.guidance_scale, spec.default_guidance_scale, 0.0)
+        if draft.guidance_scale is not None and not spec.has_guidance:
+            notices.append(_no_effect("guidance_scale", f"{spec.name} takes no guidance"))
+        return guidance, _settle_true_cfg(draft, notices)
+    true_cfg = _real("true_cfg_scale", draft.true_cfg_scale, spec.default_guidance_scale, 0.0)
+    guidance = _real("guidance_scale", draft.guidance_scale, true_cfg, 0.0)
+    if draft.true_cfg_scale is not None and draft.guidance_scale is not None:
+        reason = f"on {spec.name} guidance_scale is the same thing"
+        notices.append(_no_effect("true_cfg_scale", reason))
+    if draft.negative_prompt and guidance <= 1.0:
+        reason = "it acts only with guidance_scale above 1"
+        notices.append(_no_effect("negative_prompt", reason))
+    return guidance, max(guidance, 1.0)
 
 
 def _settle_true_cfg(draft: Draft, notices: list[Notice]) -> float:
@@ -247,6 +268,14 @@ def _settle_true_cfg(draft: Draft, notices: list[Notice]) -> float:
         reason = "it acts only with a negative_prompt and true_cfg_scale above 1"
         notices.append(_no_effect("secondary_negative_prompt", reason))
     return scale
+
+
+def _secondary(name: str, draft: Draft, spec: ModelSpec, notices: list[Notice]) -> str | None:
+    text: str | None = getattr(draft, name) or None
+    if text is not None and not spec.has_second_encoder:
+        notices.append(_no_effect(name, f"{spec.name} has one text encoder"))
+        return None
+    return text
 
 
 def _settle_seed(seed: int | None) -> int:

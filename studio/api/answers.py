@@ -1,6 +1,7 @@
 """The response object of `/v1/responses`, as the OpenAI SDK reads it."""
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ def field_of(param: str | None) -> str | None:
     return f"provider_options.image.{param}" if param in OPTION_NAMES else param
 
 
-def source_notices(source: LoadedPicture | None) -> tuple[Notice, ...]:
-    notices = source.notices if source else ()
+def source_notices(pictures: Sequence[LoadedPicture]) -> tuple[Notice, ...]:
+    notices = [notice for picture in pictures for notice in picture.notices]
     return tuple(Notice("source_changed", "input", text) for text in notices)
 
 

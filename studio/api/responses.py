@@ -1,5 +1,6 @@
 """`/v1/responses` for pictures: the OpenResponses shape, so that the OpenAI SDK works."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from anyio import to_thread
@@ -15,6 +16,7 @@ from studio.job import JobView
 from studio.jobs import Jobs
 from studio.pictures import LoadedPicture, load_picture
 from studio.request import Draft
+from studio.roles import roles_of
 from studio.settings import Settings
 from studio.step_cache import CACHE_FIELDS, CacheChoice
 
@@ -36,10 +38,12 @@ def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
                 param="stream",
                 code="unsupported",
             )
-        prompt, image = _read_input(body)
-        source = await _load_source(image, settings) if image else None
-        draft = _draft(body, prompt, source)
-        job = await to_thread.run_sync(lambda: _submit(jobs, draft, owner, source, body))
+        prompt, images = _read_input(body)
+        # Before anything is fetched.
+        roles_of(len(images), jobs.spec, body.provider_options.image.strength)
+        pictures = [await _load_picture(image, settings) for image in images]
+        draft = _draft(body, prompt, pictures)
+        job = await to_thread.run_sync(lambda: _submit(jobs, draft, owner, pictures, body))
         if body.background:
             return await answer_with(request, jobs, job)
         try:
@@ -74,26 +78,22 @@ def _check_model(asked: str, served: str) -> None:
         )
 
 
-def _read_input(body: ResponsesBody) -> tuple[str, InputImage | None]:
+def _read_input(body: ResponsesBody) -> tuple[str, list[InputImage]]:
     if isinstance(body.input, str):
-        return body.input, None
+        return body.input, []
     if len(body.input) != 1:
         raise BadRequest(
             f"input has {len(body.input)} messages; a picture takes exactly one.", param="input"
         )
     content = body.input[0].content
     if isinstance(content, str):
-        return content, None
+        return content, []
     images = [part for part in content if isinstance(part, InputImage)]
-    if len(images) > 1:
-        raise BadRequest(
-            f"input has {len(images)} pictures; {body.model} starts from one.", param="input"
-        )
     prompt = "\n".join(part.text for part in content if isinstance(part, InputText))
-    return prompt, images[0] if images else None
+    return prompt, images
 
 
-async def _load_source(image: InputImage, settings: Settings) -> LoadedPicture:
+async def _load_picture(image: InputImage, settings: Settings) -> LoadedPicture:
     limit = settings.max_upload_bytes
     if image.image_url[:5].lower() == "data:":
         data = await to_thread.run_sync(lambda: decode_data_url(image.image_url, max_bytes=limit))
@@ -108,9 +108,8 @@ async def _load_source(image: InputImage, settings: Settings) -> LoadedPicture:
     )
 
 
-def _draft(body: ResponsesBody, prompt: str, source: LoadedPicture | None) -> Draft:
+def _draft(body: ResponsesBody, prompt: str, pictures: Sequence[LoadedPicture]) -> Draft:
     options = body.provider_options.image
-    height, width = source.pixels.shape[:2] if source else (0, 0)
     return Draft(
         prompt=prompt,
         negative_prompt=options.negative_prompt,
@@ -126,21 +125,21 @@ def _draft(body: ResponsesBody, prompt: str, source: LoadedPicture | None) -> Dr
         count=options.num_images,
         output_format=options.output_format,
         quality=options.output_quality,
-        source_size=(width, height) if source else None,
+        picture_sizes=tuple(picture.size for picture in pictures),
         cache=CacheChoice(options.cache, {name: getattr(options, name) for name in CACHE_FIELDS}),
     )
 
 
 def _submit(
-    jobs: Jobs, draft: Draft, owner: str, source: LoadedPicture | None, body: ResponsesBody
+    jobs: Jobs, draft: Draft, owner: str, pictures: Sequence[LoadedPicture], body: ResponsesBody
 ) -> JobView:
     try:
         return jobs.submit(
             draft,
             owner=owner,
             origin="background" if body.background else "api",
-            source=source.pixels if source else None,
-            notices=ignored_fields(body) + source_notices(source),
+            pictures=[picture.pixels for picture in pictures],
+            notices=ignored_fields(body) + source_notices(pictures),
             client={
                 "metadata": body.metadata or {},
                 "response_format": body.provider_options.image.response_format,

@@ -7,6 +7,7 @@ import gradio as gr
 
 from pipelines.specs import ModelSpec
 from studio.request import DEFAULT_QUALITY, DEFAULT_STRENGTH, MAX_GUIDANCE
+from studio.roles import starts_from_uploads
 from studio.ui.form import DEFAULT_TRUE_CFG, FIXED, MIN_STRENGTH, MIN_TRUE_CFG, RANDOM
 from studio.ui.sizes import (
     CUSTOM,
@@ -21,7 +22,9 @@ from studio.ui.sizes import (
 from studio.ui.step_cache import choices
 
 ADD_PICTURE = "Start from a picture"
-NO_GUIDANCE = "Off: this model has no guidance embedding, so the value would do nothing."
+NO_GUIDANCE = "Off: this model takes no guidance, so the value would do nothing."
+GUIDANCE_IS_CFG = "Off: on this model guidance itself does it."
+LOOKS_ONLY = "Off: this model looks at your picture and draws a new one."
 LOSSLESS = "Off: PNG is lossless."
 NO_NEGATIVE = "Off: it acts only with something to avoid."
 DOUBLE_TIME = "Every step runs twice, so a picture takes twice the time."
@@ -91,8 +94,9 @@ class GuidanceControls:
     true_cfg_scale: gr.Slider
 
 
-def build_source() -> SourceControls:
-    """An upload tile, or the picture with its strength."""
+def build_source(spec: ModelSpec) -> SourceControls:
+    """An upload tile, or the picture with its strength, where the model starts from it."""
+    acts = starts_from_uploads(spec)
     with gr.Column(elem_id="source", elem_classes="group"):
         upload = gr.UploadButton(
             ADD_PICTURE,
@@ -120,6 +124,8 @@ def build_source() -> SourceControls:
                 value=DEFAULT_STRENGTH,
                 step=0.01,
                 label="Strength",
+                info=None if acts else LOOKS_ONLY,
+                interactive=acts,
                 elem_id="strength",
             )
             strength_note = gr.HTML(

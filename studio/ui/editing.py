@@ -9,7 +9,15 @@ from gradio.blocks import Block
 from studio.errors import StudioError
 from studio.jobs import Jobs
 from studio.request import PictureRequest
-from studio.ui.controls import ADD_PICTURE, DOUBLE_TIME, LOSSLESS, NO_NEGATIVE, WHEN_RANDOM
+from studio.roles import starts_from_uploads
+from studio.ui.controls import (
+    ADD_PICTURE,
+    DOUBLE_TIME,
+    GUIDANCE_IS_CFG,
+    LOSSLESS,
+    NO_NEGATIVE,
+    WHEN_RANDOM,
+)
 from studio.ui.form import (
     FIELDS,
     FIXED,
@@ -20,6 +28,7 @@ from studio.ui.form import (
     defaults,
     draft_of,
     from_settings,
+    has_own_cfg,
     offer_of,
     received,
 )
@@ -143,7 +152,9 @@ class Editing:
         avoids = bool(values.negative_prompt.strip())
         is_fixed = values.seed_mode == FIXED
         return {
-            page.source.strength_note: strength_note(values.strength, request),
+            page.source.strength_note: strength_note(values.strength, request)
+            if starts_from_uploads(self._jobs.spec)
+            else "",
             page.shape.custom: gr.update(visible=values.shape == CUSTOM),
             page.shape.area: gr.update(visible=self._has_areas and values.shape != CUSTOM),
             page.seed.seed: gr.update(
@@ -152,10 +163,13 @@ class Editing:
             page.output.quality: gr.update(
                 interactive=not is_png, info=LOSSLESS if is_png else None
             ),
-            page.guidance.true_cfg_scale: gr.update(
-                interactive=avoids, info=DOUBLE_TIME if avoids else NO_NEGATIVE
-            ),
+            page.guidance.true_cfg_scale: self._true_cfg(avoids),
             page.cache.note: cache_note(
                 choice_of(values.cache, values.cache_rule), self._offer.cache
             ),
         }
+
+    def _true_cfg(self, avoids: bool) -> Any:
+        if not has_own_cfg(self._jobs.spec):
+            return gr.update(interactive=False, info=GUIDANCE_IS_CFG)
+        return gr.update(interactive=avoids, info=DOUBLE_TIME if avoids else NO_NEGATIVE)

@@ -17,6 +17,7 @@ from studio.request import (
     SEED_LIMIT,
     Draft,
 )
+from studio.roles import starts_from_uploads
 from studio.step_cache import CACHE_NAMES, CacheSetting, rule_from_dict
 from studio.ui.sizes import CUSTOM, MATCH, RATIOS, areas, shape_of, size_of
 from studio.ui.step_cache import choice_of, own_rule
@@ -112,15 +113,20 @@ def draft_of(values: FormValues, spec: ModelSpec, source_size: tuple[int, int] |
         height=height,
         steps=round(values.steps),
         guidance_scale=values.guidance_scale if spec.has_guidance else None,
-        true_cfg_scale=values.true_cfg_scale if negative else None,
-        strength=values.strength if source_size is not None else None,
+        true_cfg_scale=values.true_cfg_scale if negative and has_own_cfg(spec) else None,
+        strength=values.strength if source_size and starts_from_uploads(spec) else None,
         seed=_seed(values.seed) if values.seed_mode == FIXED else None,
         count=values.count,
         output_format=values.output_format,
         quality=None if values.output_format == "png" else round(values.quality),
-        source_size=source_size,
+        picture_sizes=(source_size,) if source_size else (),
         cache=choice_of(values.cache, values.cache_rule),
     )
+
+
+def has_own_cfg(spec: ModelSpec) -> bool:
+    """Whether true CFG is a control beside guidance, not what guidance does."""
+    return spec.guidance != "true_cfg"
 
 
 def from_settings(settings: Mapping[str, Any], offer: Offer) -> FormValues:

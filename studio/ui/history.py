@@ -66,6 +66,8 @@ class History:
         said = "The settings of that picture are in the form now."
         if picture.request.has_source:
             said += " It started from a source picture: add it again to repeat it."
+        elif picture.request.references:
+            said += " It looked at a picture: add it again to repeat it."
         return form_updates(page, values) | {page.problem: told(said)}
 
     def _strip(self, shown: int, owner: str) -> Updates:

@@ -105,7 +105,7 @@ def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
                 plan = gr.HTML(elem_id="plan", apply_default_css=False, js_on_load=None)
             strip = gr.HTML(elem_id="strip", apply_default_css=False, js_on_load=None)
         with gr.Column(elem_id="panel"):
-            source = build_source()
+            source = build_source(spec)
             shape = build_shape(spec)
             count = _count(min(MAX_PICTURES, offer.max_images))
             steps = _steps(spec)

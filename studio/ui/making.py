@@ -122,10 +122,9 @@ class Making:
 
     def _submit(self, values: FormValues, upload: str | None, owner: str) -> JobView:
         picture = read_upload(upload, self._limits) if upload else None
-        size = (picture.pixels.shape[1], picture.pixels.shape[0]) if picture else None
-        draft = draft_of(values, self._jobs.spec, size)
-        pixels = picture.pixels if picture else None
-        return self._jobs.submit(draft, owner=owner, origin="page", source=pixels)
+        draft = draft_of(values, self._jobs.spec, picture.size if picture else None)
+        pictures = [picture.pixels] if picture else []
+        return self._jobs.submit(draft, owner=owner, origin="page", pictures=pictures)
 
     def _active(self, owner: str) -> list[JobView]:
         """Only the page's own: a program's thousand jobs do not belong on the stage."""

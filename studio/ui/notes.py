@@ -37,12 +37,12 @@ def plan_line(
     parts = [f"<b>{request.width} × {request.height} px</b>", escape(steps_words(request))]
     if request.count > 1:
         parts.append(f"{request.count} pictures")
-    if request.true_cfg_scale > 1 and request.negative_prompt:
+    if request.true_cfg_scale > 1 and request.negative_prompt is not None:
         parts.append("twice the time")
     said = ""
     if asked is not None and asked != (request.width, request.height):
         said += _note(f"Sides are floored to multiples of {grid_px} px.")
-    if source_size is not None and _is_cropped(source_size, request):
+    if source_size is not None and request.has_source and _is_cropped(source_size, request):
         said += _note("The source picture is cropped around its centre to this shape.")
     return _line(" · ".join(parts)) + said
 

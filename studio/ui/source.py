@@ -1,4 +1,4 @@
-"""The picture that image-to-image starts from: an upload, read by the studio's one loader."""
+"""The picture that a model starts from or looks at: an upload, read by the studio's loader."""
 
 import base64
 from dataclasses import dataclass
@@ -34,8 +34,7 @@ def read_upload(path: str, limits: UploadLimits) -> LoadedPicture:
 @lru_cache(maxsize=256)
 def upload_size(path: str, limits: UploadLimits) -> tuple[int, int]:
     """Width and height; kept, since Gradio names an upload after its content."""
-    height, width = read_upload(path, limits).pixels.shape[:2]
-    return width, height
+    return read_upload(path, limits).size
 
 
 def source_card(picture: LoadedPicture) -> str:

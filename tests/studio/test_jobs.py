@@ -212,8 +212,8 @@ def test_only_missing_pictures_are_made_again(tmp_path: Path) -> None:
 def test_a_source_picture_survives_a_restart_and_goes_when_the_job_is_over(tmp_path: Path) -> None:
     before = restarted(tmp_path, FakeEngine(ready=False))
     red = np.full((300, 400, 3), (200, 30, 30), np.uint8)
-    draft = Draft("warmer", seed=1, source_size=(400, 300), strength=0.5)
-    job = before.submit(draft, owner="me", origin="page", source=red)
+    draft = Draft("warmer", seed=1, picture_sizes=((400, 300),), strength=0.5)
+    job = before.submit(draft, owner="me", origin="page", pictures=[red])
     before.close()
     engine = FakeEngine()
     after = restarted(tmp_path, engine)
@@ -322,8 +322,8 @@ def test_a_job_that_cannot_be_kept_is_refused_and_leaves_nothing(
         raise OperationalError("INSERT", {}, Exception("database or disk is full"))
 
     monkeypatch.setattr(jobs.library, "add_job", full)
-    draft = Draft("warmer", source_size=(64, 64))
+    draft = Draft("warmer", picture_sizes=((64, 64),))
     with pytest.raises(Unavailable, match="disk is full"):
-        jobs.submit(draft, owner="me", origin="page", source=np.zeros((64, 64, 3), np.uint8))
+        jobs.submit(draft, owner="me", origin="page", pictures=[np.zeros((64, 64, 3), np.uint8)])
     assert not jobs.active("me")
     assert not list((tmp_path / "sources").iterdir())

@@ -56,7 +56,7 @@ def test_the_sweep_takes_old_leftovers_alone(tmp_path: Path) -> None:
     library = Library(tmp_path)
     library.add_job(record_of())
     kept = keep(library)
-    library.files.write_source("job", b"source of a waiting job")
+    library.files.write_source("job", 0, b"source of a waiting job")
     fresh = tmp_path / "pictures" / "fresh.png.part"
     leftovers = [tmp_path / "pictures" / "gone.png", tmp_path / "sources" / "ended.png"]
     for path in [fresh, *leftovers]:
@@ -67,7 +67,7 @@ def test_the_sweep_takes_old_leftovers_alone(tmp_path: Path) -> None:
     assert not any(path.exists() for path in leftovers)
     assert fresh.exists()
     assert library.content_path(kept.id, "me").is_file()
-    assert library.files.read_source("job") == b"source of a waiting job"
+    assert library.files.read_source("job", 0) == b"source of a waiting job"
     library.close()
 
 

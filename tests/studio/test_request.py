@@ -83,7 +83,7 @@ def test_pixel_limit() -> None:
     ],
 )
 def test_values_out_of_range_are_refused_and_named(name: str, value: Any) -> None:
-    source = {"source_size": (256, 256)} if name == "strength" else {}
+    source = {"picture_sizes": ((256, 256),)} if name == "strength" else {}
     assert refused(**{name: value}, **source).param == name
 
 
@@ -118,7 +118,7 @@ def test_guidance_without_an_embedding_is_named() -> None:
 
 
 def test_image_to_image_counts_the_steps_that_run() -> None:
-    request, _ = plan(steps=12, strength=0.5, source_size=(300, 200))
+    request, _ = plan(steps=12, strength=0.5, picture_sizes=((300, 200),))
     assert (request.steps, request.steps_to_run) == (12, 6)
 
 
