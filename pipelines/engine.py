@@ -40,7 +40,6 @@ from pipelines.step_memory import measure_max_tokens
 from pipelines.unknown_words import warning_of
 
 MAX_LOST_CHARACTERS = 500  # of a prompt's end, in a warning
-NOT_FINITE = "The model's prediction has values that are not numbers. Try other settings or a seed."
 log = logging.getLogger(__name__)
 
 
@@ -205,7 +204,7 @@ class PictureEngine:
         """Where a group failed, its halves are tried, down to the row at fault."""
         if isinstance(outcome, list):
             for row in outcome:
-                self._fail(row.request.id, Failure(NotFinite.code, NOT_FINITE))
+                self._fail(row.request.id, _not_finite(row))
             return rows
         if len(rows) == 1:
             self._fail(rows[0].request.id, outcome)
@@ -279,6 +278,15 @@ class PictureEngine:
 
     def _is_alive(self, row: Row) -> bool:
         return row.request.id in self._jobs
+
+
+def _not_finite(row: Row) -> Failure:
+    """`row` has not moved: the step at fault is the one after those done."""
+    return Failure(
+        NotFinite.code,
+        f"The model's prediction has values that are not numbers, at step {row.steps_done + 1} of "
+        f"{row.steps}. Try other settings or a seed.",
+    )
 
 
 def prompts_of(request: RenderRequest) -> list[tuple[str, str, str]]:

@@ -14,7 +14,10 @@ from pipelines.errors import HubOffline, LoadFailed, ModelGated, ModelNotFound, 
 OnProgress = Callable[[str, float], None]  # what is going on, and how much of it is done: 0 to 1
 
 # The components' own folders; the original single files beside them are twice the same weights.
-FILES = ["model_index.json", "*/*.json", "*/*.txt", "*/*.model", "*/*.safetensors"]
+FILES = [
+    "model_index.json",
+    *(f"*/*.{end}" for end in ("json", "txt", "model", "jinja", "safetensors")),
+]
 
 
 def download(repository: str, token: str | None, on_progress: OnProgress) -> Path:
