@@ -51,7 +51,12 @@ def serve(settings: Settings) -> None:
     sock = bind(settings.host, settings.port)
     with lock_folder(settings.data_dir):
         config = WorkerConfig(
-            spec, settings.device, settings.dtype, settings.hf_token, settings.max_tokens
+            spec=spec,
+            device=settings.device,
+            dtype=settings.dtype,
+            hf_token=settings.hf_token,
+            memory=settings.memory,
+            max_tokens=settings.max_tokens,
         )
         jobs = make_jobs(settings, spec, LocalEngine(config))
         jobs.start()  # the worker loads the model while this process imports the page

@@ -68,6 +68,7 @@ def untrained(
         vae=autoencoder,
         prompts=NOTHING,
         scheduler_config=FLUX1_SCHEDULER,
+        device=torch.device(device),
     )
 
 

@@ -49,6 +49,14 @@ MISTRAL = Chat((10, 20, 30), system=SYSTEM_MESSAGE, has_parts=True, drops="[IMG]
 QWEN = Chat((9, 18, 27), options={"add_generation_prompt": True, "enable_thinking": False})
 
 
+def shortened(decoder: Any, chat: Chat) -> nn.Module:
+    """Without the layers that nobody reads, changed in place."""
+    # One more than is read: the last one's output goes through the final norm.
+    decoder.layers = decoder.layers[: chat.layers[-1] + 1]
+    module: nn.Module = decoder
+    return module
+
+
 class ChatPrompts:
     """`limit` counts all tokens of the conversation."""
 
@@ -59,14 +67,13 @@ class ChatPrompts:
         decoder: nn.Module,
         tokenizer: PreTrainedTokenizerBase,
         limit: int,
+        device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self.chat, self.tokenizer, self.limit = chat, tokenizer, limit
         self.decoder = decoder
+        self.device = device  # where it computes
         self.dtype = dtype  # of what comes out
-        layers: Any = decoder.layers
-        # One more than is read: the last one's output goes through the final norm.
-        decoder.layers = layers[: chat.layers[-1] + 1]
 
     def encode(self, prompts: Sequence[tuple[str, str]]) -> list[PromptEncoding]:
         """The second text of each pair is read: `[limit, layers * hidden]`, pads included."""
@@ -74,10 +81,9 @@ class ChatPrompts:
         encoded = self._tokens(
             texts, padding="max_length", truncation=True, max_length=self.limit, return_tensors="pt"
         )
-        device = next(self.decoder.parameters()).device
         states = self.decoder(
-            input_ids=encoded.input_ids.to(device),
-            attention_mask=encoded.attention_mask.to(device),
+            input_ids=encoded.input_ids.to(self.device),
+            attention_mask=encoded.attention_mask.to(self.device),
             output_hidden_states=True,
             use_cache=False,
         ).hidden_states

@@ -22,11 +22,13 @@ class ClipT5:
         clip_tokenizer: PreTrainedTokenizerBase,
         t5_tokenizer: PreTrainedTokenizerBase,
         limit: int,
+        device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self.clip, self.t5 = clip, t5
         self.clip_tokenizer, self.t5_tokenizer = clip_tokenizer, t5_tokenizer
         self.limit = limit
+        self.device = device  # where they compute
         self.dtype = dtype  # of what comes out
 
     def encode(self, prompts: Sequence[tuple[str, str]]) -> list[PromptEncoding]:
@@ -34,8 +36,8 @@ class ClipT5:
         clip_length = self.clip_tokenizer.model_max_length
         clip_ids = _ids(self.clip_tokenizer, [clip for clip, _ in prompts], clip_length)
         t5_ids = _ids(self.t5_tokenizer, [t5 for _, t5 in prompts], self.limit)
-        pooled = self.clip(clip_ids.to(self.clip.device)).pooler_output.to(self.dtype)
-        text = self.t5(t5_ids.to(self.t5.device))[0].to(self.dtype)
+        pooled = self.clip(clip_ids.to(self.device)).pooler_output.to(self.dtype)
+        text = self.t5(t5_ids.to(self.device))[0].to(self.dtype)
         return [PromptEncoding(*pair) for pair in zip(text, pooled, strict=True)]
 
     def measure(self, prompt: str) -> PromptLength:

@@ -106,13 +106,14 @@ class Flux(ABC):
         vae: Any,
         prompts: PromptReader,
         scheduler_config: Mapping[str, Any],
+        device: torch.device,
     ) -> None:
         self.spec = spec
         self.transformer = transformer
         self.vae = vae
         self.prompts = prompts
         self.scheduler_config = scheduler_config
-        self.device: torch.device = transformer.device
+        self.device = device  # where it computes: weights may wait elsewhere
         self.dtype: torch.dtype = transformer.dtype
         self._ropes: dict[tuple[int, tuple[Grid, ...]], tuple[Tensor, Tensor]] = {}
 

@@ -1,5 +1,6 @@
 """From a model's name to its modules on the device, component by component."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from diffusers.models.modeling_utils import ModelMixin
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
 from diffusers.models.transformers.transformer_flux2 import Flux2Transformer2DModel
 from safetensors import SafetensorError
+from torch import nn
 from transformers import (
     AutoTokenizer,
     CLIPTextModel,
@@ -20,19 +22,28 @@ from transformers import (
     Qwen3ForCausalLM,
     T5EncoderModel,
 )
-from transformers.utils import logging
+from transformers.utils import logging as transformers_logging
 
 from pipelines import schedule
-from pipelines.chat_prompts import MISTRAL, QWEN, Chat, ChatPrompts
+from pipelines.chat_prompts import MISTRAL, QWEN, Chat, ChatPrompts, shortened
 from pipelines.clip_t5 import ClipT5
 from pipelines.errors import LoadFailed
 from pipelines.flux import Flux, PromptReader
 from pipelines.flux1 import Flux1
 from pipelines.flux2 import Flux2
 from pipelines.hub import OnProgress, download
-from pipelines.specs import ModelSpec, read_json
+from pipelines.placement import Placement, bytes_of_weights, free_bytes, place, put
+from pipelines.specs import Memory, ModelSpec, read_json
 
 Parts = Mapping[str, Any]  # component -> module or tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the parts of a model compute."""
+
+    device: torch.device
+    dtype: torch.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +53,34 @@ class Family:
     model: type[Flux]
     modules: Mapping[str, Any]  # component -> class, in the order of loading
     tokenizers: tuple[str, ...]
-    prompts: Callable[[Parts, ModelSpec, torch.dtype], PromptReader]
+    prompts: Callable[[Parts, ModelSpec, Way], PromptReader]
+    encoder_part: Callable[[Any], nn.Module] = lambda module: module  # of it what is used
 
 
-def _clip_t5(parts: Parts, spec: ModelSpec, dtype: torch.dtype) -> PromptReader:
+def _clip_t5(parts: Parts, spec: ModelSpec, way: Way) -> PromptReader:
     return ClipT5(
         clip=parts["text_encoder"],
         t5=parts["text_encoder_2"],
         clip_tokenizer=parts["tokenizer"],
         t5_tokenizer=parts["tokenizer_2"],
         limit=spec.max_sequence_length,
-        dtype=dtype,
+        device=way.device,
+        dtype=way.dtype,
     )
 
 
-def _mistral(parts: Parts, spec: ModelSpec, dtype: torch.dtype) -> PromptReader:
-    decoder = parts["text_encoder"].model.language_model
-    return _chat(MISTRAL, decoder, parts, spec, dtype)
+def _chat(chat: Chat) -> Callable[[Parts, ModelSpec, Way], PromptReader]:
+    def prompts(parts: Parts, spec: ModelSpec, way: Way) -> PromptReader:
+        return ChatPrompts(
+            chat,
+            decoder=parts["text_encoder"],
+            tokenizer=parts["tokenizer"],
+            limit=spec.max_sequence_length,
+            device=way.device,
+            dtype=way.dtype,
+        )
 
-
-def _qwen(parts: Parts, spec: ModelSpec, dtype: torch.dtype) -> PromptReader:
-    return _chat(QWEN, parts["text_encoder"].model, parts, spec, dtype)
-
-
-def _chat(
-    chat: Chat, decoder: torch.nn.Module, parts: Parts, spec: ModelSpec, dtype: torch.dtype
-) -> PromptReader:
-    limit, tokenizer = spec.max_sequence_length, parts["tokenizer"]
-    return ChatPrompts(chat, decoder=decoder, tokenizer=tokenizer, limit=limit, dtype=dtype)
+    return prompts
 
 
 FAMILIES = {
@@ -92,7 +103,8 @@ FAMILIES = {
             "transformer": Flux2Transformer2DModel,
         },
         ("tokenizer",),
-        _mistral,
+        _chat(MISTRAL),
+        lambda whole: shortened(whole.model.language_model, MISTRAL),
     ),
     "flux2-klein": Family(
         Flux2,
@@ -102,9 +114,11 @@ FAMILIES = {
             "transformer": Flux2Transformer2DModel,
         },
         ("tokenizer",),
-        _qwen,
+        _chat(QWEN),
+        lambda whole: shortened(whole.model, QWEN),
     ),
 }
+log = logging.getLogger(__name__)
 BROKEN = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
 
 
@@ -119,29 +133,36 @@ def load(
     device: torch.device | str,
     dtype: torch.dtype | None = None,
     token: str | None = None,
+    memory: Memory = "auto",
     on_progress: OnProgress,
 ) -> Flux:
     """The model ready to draw; `on_progress` hears what is loading and the share done, 0 to 1.
 
     Raises ModelGated, ModelNotFound or HubOffline where a repository cannot be had, and LoadFailed,
-    naming the file, where a folder is broken or holds another family.
+    naming the file, where a folder is broken or holds another family, and OutOfMemory where the
+    device cannot hold it.
     """
-    logging.disable_progress_bar()  # `on_progress` is the one that people see
+    transformers_logging.disable_progress_bar()  # `on_progress` is the one that people see
     device = torch.device(device)
     folder = Path(model_spec.source).expanduser()
     if not folder.is_dir():
         folder = download(model_spec.source, token, on_progress)
     family = FAMILIES[model_spec.family]
     check_folder(folder, family)
-    dtype = dtype or default_dtype(device)
-    parts = _load_parts(folder, family, device, dtype, on_progress)
+    way = Way(device, dtype or default_dtype(device))
+    sizes = {name: bytes_of_weights(folder / name, way.dtype) for name in family.modules}
+    placement = place(model_spec.name, sizes, free_bytes(device), memory)
+    if placement.reason:
+        log.warning(placement.reason)
+    parts = _load_parts(folder, family, way, placement, on_progress)
     on_progress("Ready", 1.0)
     return family.model(
         model_spec,
         transformer=parts["transformer"],
         vae=parts["vae"],
-        prompts=family.prompts(parts, model_spec, dtype),
+        prompts=family.prompts(parts, model_spec, way),
         scheduler_config=read_json(folder / "scheduler" / "scheduler_config.json"),
+        device=device,
     )
 
 
@@ -171,11 +192,7 @@ def _check_weights(folder: Path) -> None:
 
 
 def _load_parts(
-    folder: Path,
-    family: Family,
-    device: torch.device,
-    dtype: torch.dtype,
-    on_progress: OnProgress,
+    folder: Path, family: Family, way: Way, placement: Placement, on_progress: OnProgress
 ) -> dict[str, Any]:
     """Share of progress by bytes, because the transformer takes most of the time."""
     parts: dict[str, Any] = {name: _tokenizer(folder / name) for name in family.tokenizers}
@@ -183,7 +200,9 @@ def _load_parts(
     done = 0
     for name, module_class in family.modules.items():
         on_progress(f"Loading {name} ({sizes[name] / 1e9:.2f} GB)", done / sum(sizes.values()))
-        parts[name] = _module(module_class, folder / name, dtype).to(device).eval()
+        module = _module(module_class, folder / name, way.dtype)
+        used = family.encoder_part(module) if name.startswith("text_encoder") else module
+        parts[name] = put(used, way.device, name in placement.streamed).eval()
         done += sizes[name]
     return parts
 

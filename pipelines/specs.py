@@ -9,6 +9,7 @@ from pipelines.errors import LoadFailed, ModelNotFound
 
 EMBEDDED = "flux-emoji"
 EMBEDDED_FOLDER = Path(__file__).resolve().parent.parent / "assets" / EMBEDDED
+Memory = Literal["auto", "full", "offload"]  # how weights are held, see `pipelines.placement`
 Guidance = Literal["embedded", "true_cfg", "none"]
 # model_index.json's class -> family. Those of FLUX.1 have the same components in the same folders.
 FAMILIES = {

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pipelines.cache_rules import CacheRule, CacheValueError, resolve
-from pipelines.specs import EMBEDDED
+from pipelines.specs import EMBEDDED, Memory
 from studio.step_cache import CACHE_FIELDS, CacheName, CacheSetting, fault_of
 
 HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?|\[?[0-9A-Fa-f:.]+\]?")
@@ -61,6 +61,11 @@ class Settings(BaseSettings):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
         description="Number format of the model; auto is bfloat16 on CUDA, float32 on a CPU.",
+    )
+    memory: Memory = Field(
+        "auto",
+        description="On CUDA: full holds all weights on the device, offload streams text encoders "
+        "and transformer to it layer by layer, auto streams what does not fit.",
     )
     hf_token: str | None = Field(
         None, description="Token for gated model repositories (else HF_TOKEN of the environment)."

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pipelines.requests import RenderRequest
-from pipelines.specs import ModelSpec
+from pipelines.specs import Memory, ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class WorkerConfig:
     device: str = "auto"  # auto, cpu, cuda, cuda:1 …
     dtype: str = "auto"  # auto, float32, bfloat16, float16
     hf_token: str | None = None
+    memory: Memory = "auto"
     max_tokens: int | None = None  # of all pictures that step together; None: the engine's choice
 
 

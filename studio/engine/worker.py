@@ -80,6 +80,7 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
             device=_device(config.device),
             dtype=None if config.dtype == "auto" else getattr(torch, config.dtype),
             token=config.hf_token,
+            memory=config.memory,
             on_progress=on_progress,
         )
         engine = PictureEngine(model, max_tokens=config.max_tokens)
