@@ -16,8 +16,12 @@ CACHE_DIT = ((4, 3), (4, -1), (8, -1))
 
 
 def our_settings() -> Contestant[Way]:
-    """Those that the first block's residual decides."""
-    return Contestant("ours", tuple(Family(partial(_ours, *each)) for each in OURS))
+    """Those that the first block's residual decides, and schedules, which ask no block."""
+    schedules = tuple(
+        Ours(resolve("taylorseer", warmup_steps=warmup, cache_interval=n))
+        for warmup, n in product((2, 3, 4, 5, 6), (2, 3, 4, 5, 6))
+    )
+    return Contestant("ours", tuple(Family(partial(_ours, *each)) for each in OURS), schedules)
 
 
 def peers() -> list[Contestant[Way]]:
