@@ -1,4 +1,7 @@
-"""Command line of the studio: read the settings, start the worker and the server."""
+"""Command line of the studio: read the settings, start the worker and the server.
+
+`python app.py doctor` with the same flags says whether that would go well.
+"""
 
 import logging
 import os
@@ -28,8 +31,10 @@ CANNOT_START = 2
 
 def main() -> int:
     """Serve until interrupted; the exit status says whether the studio could start."""
+    flags = sys.argv[1:]
+    wants_doctor = flags[:1] == ["doctor"]
     try:
-        settings = CliApp.run(Settings)
+        settings = CliApp.run(Settings, cli_args=flags[1:] if wants_doctor else flags)
     except ValidationError as error:
         for fault in error.errors():
             print(_sentence(fault["loc"], fault["msg"]), file=sys.stderr)
@@ -37,6 +42,10 @@ def main() -> int:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s"
     )
+    if wants_doctor:
+        from studio.engine import doctor  # imports torch, which the server never does
+
+        return doctor.main(settings)
     try:
         serve(settings)
     except (PipelineError, CannotStart) as error:

@@ -5,6 +5,7 @@ PipelineError
 ├── ModelGated       the licence was not accepted, or no token was given
 ├── HubOffline       the hub cannot be reached and the weights are not here
 ├── LoadFailed       the weights are here and cannot be used
+├── DeviceUnusable   the device or number format cannot serve
 ├── BadRequest       the request cannot be rendered by this model
 ├── OutOfMemory      the device has no room for it
 └── NotFinite        the model gave NaN or infinity
@@ -35,6 +36,10 @@ class HubOffline(PipelineError):
 
 class LoadFailed(PipelineError):
     code = "load_failed"
+
+
+class DeviceUnusable(PipelineError):
+    code = "device_unusable"
 
 
 class BadRequest(PipelineError):

@@ -27,6 +27,7 @@ from transformers.utils import logging as transformers_logging
 from pipelines import schedule
 from pipelines.chat_prompts import MISTRAL, QWEN, Chat, ChatPrompts, shortened
 from pipelines.clip_t5 import ClipT5
+from pipelines.devices import check_dtype, default_dtype, find_device
 from pipelines.errors import LoadFailed
 from pipelines.flux import Flux, PromptReader
 from pipelines.flux1 import Flux1
@@ -122,15 +123,10 @@ log = logging.getLogger(__name__)
 BROKEN = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
 
 
-def default_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where there are units for it; on a CPU float32 is exact and not slower."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
-
-
 def load(
     model_spec: ModelSpec,
     *,
-    device: torch.device | str,
+    device: torch.device | str = "auto",
     dtype: torch.dtype | None = None,
     token: str | None = None,
     memory: Memory = "auto",
@@ -138,18 +134,19 @@ def load(
 ) -> Flux:
     """The model ready to draw; `on_progress` hears what is loading and the share done, 0 to 1.
 
-    Raises ModelGated, ModelNotFound or HubOffline where a repository cannot be had, and LoadFailed,
-    naming the file, where a folder is broken or holds another family, and OutOfMemory where the
-    device cannot hold it.
+    Raises DeviceUnusable before anything is read; ModelGated, ModelNotFound or HubOffline where a
+    repository cannot be had; LoadFailed, naming the file, where a folder is broken or holds another
+    family; OutOfMemory where the device cannot hold it.
     """
     transformers_logging.disable_progress_bar()  # `on_progress` is the one that people see
-    device = torch.device(device)
+    device = find_device(str(device))
+    way = Way(device, dtype or default_dtype(device))
+    check_dtype(device, way.dtype)
     folder = Path(model_spec.source).expanduser()
     if not folder.is_dir():
         folder = download(model_spec.source, token, on_progress)
     family = FAMILIES[model_spec.family]
     check_folder(folder, family)
-    way = Way(device, dtype or default_dtype(device))
     sizes = {name: bytes_of_weights(folder / name, way.dtype) for name in family.modules}
     placement = place(model_spec.name, sizes, free_bytes(device), memory)
     if placement.reason:

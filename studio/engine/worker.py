@@ -77,7 +77,7 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
 
         model = load(
             config.spec,
-            device=_device(config.device),
+            device=config.device,
             dtype=None if config.dtype == "auto" else getattr(torch, config.dtype),
             token=config.hf_token,
             memory=config.memory,
@@ -108,13 +108,6 @@ def _work(
             _obey(engine, inbox.get())
         for event in engine.tick():
             tell(event)
-
-
-def _device(name: str) -> str:
-    """`auto` takes CUDA where it is."""
-    import torch
-
-    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _obey(engine: "PictureEngine", message: Message) -> None:
