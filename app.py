@@ -65,6 +65,7 @@ def serve(settings: Settings) -> None:
             dtype=settings.dtype,
             hf_token=settings.hf_token,
             memory=settings.memory,
+            compiles=settings.compile,
             max_tokens=settings.max_tokens,
         )
         jobs = make_jobs(settings, spec, LocalEngine(config))

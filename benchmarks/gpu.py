@@ -31,6 +31,7 @@ from benchmarks.untrained import (
     untrained,
 )
 from pipelines.cache_rules import OFF, CacheRule, resolve
+from pipelines.compiling import compile_blocks
 from pipelines.decode import decode_rows
 from pipelines.denoise import step_rows
 from pipelines.flux import Flux
@@ -114,13 +115,6 @@ def timed(model: Flux, work: Callable[[], object]) -> float:
     if model.device.type == "cuda":
         torch.cuda.synchronize(model.device)
     return time.perf_counter() - began
-
-
-def compile_blocks(model: Flux) -> None:
-    """One graph for each kind of block: their weights are inputs of it."""
-    net = model.transformer
-    for block in (*net.transformer_blocks, *net.single_transformer_blocks):
-        block.compile()
 
 
 def rows_of(model: Flux, parts: Parts) -> Iterator[dict[str, Any]]:

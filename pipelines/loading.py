@@ -27,6 +27,7 @@ from transformers.utils import logging as transformers_logging
 from pipelines import schedule
 from pipelines.chat_prompts import MISTRAL, QWEN, Chat, ChatPrompts, shortened
 from pipelines.clip_t5 import ClipT5
+from pipelines.compiling import compile_blocks
 from pipelines.devices import check_dtype, default_dtype, find_device
 from pipelines.errors import LoadFailed
 from pipelines.flux import Flux, PromptReader
@@ -130,6 +131,7 @@ def load(
     dtype: torch.dtype | None = None,
     token: str | None = None,
     memory: Memory = "auto",
+    compiles: bool = False,
     on_progress: OnProgress,
 ) -> Flux:
     """The model ready to draw; `on_progress` hears what is loading and the share done, 0 to 1.
@@ -152,8 +154,7 @@ def load(
     if placement.reason:
         log.warning(placement.reason)
     parts = _load_parts(folder, family, way, placement, on_progress)
-    on_progress("Ready", 1.0)
-    return family.model(
+    model = family.model(
         model_spec,
         transformer=parts["transformer"],
         vae=parts["vae"],
@@ -161,6 +162,12 @@ def load(
         scheduler_config=read_json(folder / "scheduler" / "scheduler_config.json"),
         device=device,
     )
+    if compiles and "transformer" in placement.streamed:
+        log.warning("The transformer is streamed layer by layer, so it is not compiled.")
+    elif compiles:
+        compile_blocks(model)
+    on_progress("Ready", 1.0)
+    return model
 
 
 def check_folder(folder: Path, family: Family) -> None:

@@ -67,6 +67,10 @@ class Settings(BaseSettings):
         description="On CUDA: full holds all weights on the device, offload streams text encoders "
         "and transformer to it layer by layer, auto streams what does not fit.",
     )
+    compile: bool = Field(
+        False,
+        description="Compile the transformer's blocks: faster steps on CUDA, a first picture that waits.",
+    )
     hf_token: str | None = Field(
         None, description="Token for gated model repositories (else HF_TOKEN of the environment)."
     )

@@ -68,7 +68,7 @@ def _device(settings: Settings) -> str:
 
 def _dtype(settings: Settings, device: torch.device) -> torch.dtype:
     chosen = settings.dtype
-    return default_dtype(device) if chosen == "auto" else getattr(torch, chosen)  # type: ignore[no-any-return]
+    return default_dtype(device) if chosen == "auto" else getattr(torch, chosen)
 
 
 def _model(spec: ModelSpec) -> str:

@@ -15,6 +15,7 @@ class WorkerConfig:
     dtype: str = "auto"  # auto, float32, bfloat16, float16
     hf_token: str | None = None
     memory: Memory = "auto"
+    compiles: bool = False
     max_tokens: int | None = None  # of all pictures that step together; None: the engine's choice
 
 

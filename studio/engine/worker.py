@@ -81,6 +81,7 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
             dtype=None if config.dtype == "auto" else getattr(torch, config.dtype),
             token=config.hf_token,
             memory=config.memory,
+            compiles=config.compiles,
             on_progress=on_progress,
         )
         engine = PictureEngine(model, max_tokens=config.max_tokens)
