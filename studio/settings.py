@@ -69,7 +69,8 @@ class Settings(BaseSettings):
     )
     compile: bool = Field(
         False,
-        description="Compile the transformer's blocks: faster steps on CUDA, a first picture that waits.",
+        description="Compile the transformer's blocks: faster steps on CUDA, and a first picture "
+        "that waits for it.",
     )
     hf_token: str | None = Field(
         None, description="Token for gated model repositories (else HF_TOKEN of the environment)."
