@@ -67,6 +67,7 @@ def serve(settings: Settings) -> None:
             memory=settings.memory,
             compiles=settings.compile,
             max_tokens=settings.max_tokens,
+            debug_poison=settings.debug_poison,
         )
         jobs = make_jobs(settings, spec, LocalEngine(config))
         jobs.start()  # the worker loads the model while this process imports the page

@@ -73,6 +73,15 @@ def check_dtype(device: torch.device, dtype: torch.dtype) -> None:
         )
 
 
+def poison_fresh_memory() -> None:
+    """Tensors are born full of NaN, so that one which is read before it is written is seen.
+
+    PyTorch does it for `torch.empty` and its kin while deterministic algorithms are on.
+    """
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+
+
 def _has_bfloat16() -> bool:
     return torch.cuda.is_bf16_supported(including_emulation=False)
 

@@ -19,7 +19,7 @@ from pipelines.decode_line import DecodeLine
 from pipelines.denoise import step_groups, step_rows
 from pipelines.encodings import Encodings
 from pipelines.errors import NotFinite, OutOfMemory
-from pipelines.failures import Failure, attempt
+from pipelines.failures import ENGINE_ERROR, Failure, attempt
 from pipelines.flux import Flux
 from pipelines.previews import Previewer
 from pipelines.requests import (
@@ -207,7 +207,7 @@ class PictureEngine:
                 self._fail(row.request.id, _not_finite(row))
             return rows
         if len(rows) == 1:
-            self._fail(rows[0].request.id, outcome)
+            self._fail(rows[0].request.id, _at_step(rows[0], outcome))
             return []
         middle = len(rows) // 2
         stepped = self._step_group(rows[:middle]) + self._step_group(rows[middle:])
@@ -281,12 +281,20 @@ class PictureEngine:
 
 
 def _not_finite(row: Row) -> Failure:
+    message = f"The model's prediction has values that are not numbers, at {_step(row)}."
+    return Failure(NotFinite.code, f"{message} Try other settings or a seed.")
+
+
+def _at_step(row: Row, failure: Failure) -> Failure:
+    """An unforeseen error with the step that it came from."""
+    if failure.code != ENGINE_ERROR:
+        return failure
+    return Failure(failure.code, f"{failure.message}, at {_step(row)}")
+
+
+def _step(row: Row) -> str:
     """`row` has not moved: the step at fault is the one after those done."""
-    return Failure(
-        NotFinite.code,
-        f"The model's prediction has values that are not numbers, at step {row.steps_done + 1} of "
-        f"{row.steps}. Try other settings or a seed.",
-    )
+    return f"step {row.steps_done + 1} of {row.steps}"
 
 
 def prompts_of(request: RenderRequest) -> list[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ ADVICE = (
     "The device ran out of memory for this picture. Ask for a smaller size or fewer pictures at "
     "once, or try again when less is running."
 )
+ENGINE_ERROR = "engine_error"
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -47,7 +48,8 @@ def _describe(error: Exception) -> Failure:
     if _is_out_of_memory(error):
         return Failure(OutOfMemory.code, ADVICE)
     log.error("A request failed in the engine", exc_info=error)
-    return Failure("engine_error", f"The engine failed: {type(error).__name__}: {error}")
+    where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return Failure(ENGINE_ERROR, f"The engine failed: {type(error).__name__}: {error}{where}")
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -236,6 +236,15 @@ class Flux(ABC):
         return self._ropes[key]
 
 
+def run_block(name: str, block: Any, **inputs: Any) -> Any:
+    """What the block returns; an exception inside, compiled or not, carries the block's name."""
+    try:
+        return block(**inputs)
+    except Exception as error:
+        error.add_note(f"in {name}")
+        raise
+
+
 def _with_references(
     latents: Tensor, grid: Grid, references: Sequence[Sequence[Reference]]
 ) -> tuple[Tensor, tuple[Grid, ...]]:

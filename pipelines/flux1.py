@@ -1,6 +1,7 @@
 """FLUX.1 over diffusers' modules: dev, schnell and Kontext, which reads reference pictures."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from pipelines.flux import (
     PromptEncoding,
     pack,
     places,
+    run_block,
 )
 
 
@@ -52,25 +54,18 @@ class Flux1(Flux):
 
     def tail(self, state: HeadState) -> Tensor:
         net, text, picture = self.transformer, state.text, state.picture
-        # Both lists hold blocks of one call signature.
-        for block in (*net.transformer_blocks[1:], *net.single_transformer_blocks):
-            text, picture = block(
-                hidden_states=picture,
-                encoder_hidden_states=text,
-                temb=state.modulation,
-                image_rotary_emb=state.rope,
-            )
+        for kind in ("transformer_blocks", "single_transformer_blocks"):
+            for index, block in enumerate(getattr(net, kind)):
+                if block is not net.transformer_blocks[0]:
+                    name = f"{kind}.{index}"
+                    text, picture = _run(name, block, text, picture, state.modulation, state.rope)
         return picture[:, : state.tokens]
 
     def _first_block(
         self, picture: Tensor, text: Tensor, modulation: Tensor, rope: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        return self.transformer.transformer_blocks[0](
-            hidden_states=picture,
-            encoder_hidden_states=text,
-            temb=modulation,
-            image_rotary_emb=rope,
-        )
+        block = self.transformer.transformer_blocks[0]
+        return _run("transformer_blocks.0", block, text, picture, modulation, rope)
 
     def _modulation(
         self, sigmas: Tensor, guidance: Tensor, prompts: Sequence[PromptEncoding]
@@ -88,3 +83,23 @@ class Flux1(Flux):
             down, across = places(grid)
             pictures.append(torch.stack([torch.full_like(down, layer), down, across], dim=-1))
         return torch.cat([torch.zeros(text_tokens, 3, dtype=torch.long), *pictures])
+
+
+def _run(
+    name: str,
+    block: Any,
+    text: Tensor,
+    picture: Tensor,
+    modulation: Tensor,
+    rope: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Text and picture behind a block; those of both kinds are called alike."""
+    both: tuple[Tensor, Tensor] = run_block(
+        name,
+        block,
+        hidden_states=picture,
+        encoder_hidden_states=text,
+        temb=modulation,
+        image_rotary_emb=rope,
+    )
+    return both

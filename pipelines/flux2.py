@@ -5,12 +5,13 @@ schedule's shift depends on the number of steps, too.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pipelines import schedule
-from pipelines.flux import Flux, Grid, HeadState, PictureEncoding, PromptEncoding, places
+from pipelines.flux import Flux, Grid, HeadState, PictureEncoding, PromptEncoding, places, run_block
 
 REFERENCE_GAP = 10  # between the time coordinates of the picture and its references
 
@@ -51,19 +52,15 @@ class Flux2(Flux):
 
     def tail(self, state: HeadState) -> Tensor:
         net, text, picture = self.transformer, state.text, state.picture
-        of_picture, of_text = self._double_modulations(state.modulation)
-        for block in net.transformer_blocks[1:]:
-            text, picture = block(
-                hidden_states=picture,
-                encoder_hidden_states=text,
-                temb_mod_img=of_picture,
-                temb_mod_txt=of_text,
-                image_rotary_emb=state.rope,
-            )
+        modulations = self._double_modulations(state.modulation)
+        for index, block in enumerate(net.transformer_blocks[1:], start=1):
+            text, picture = _run_double(index, block, text, picture, modulations, state.rope)
         both = torch.cat([text, picture], dim=1)
         of_both = net.single_stream_modulation(state.modulation)
-        for block in net.single_transformer_blocks:
-            both = block(
+        for index, block in enumerate(net.single_transformer_blocks):
+            both = run_block(
+                f"single_transformer_blocks.{index}",
+                block,
                 hidden_states=both,
                 encoder_hidden_states=None,
                 temb_mod=of_both,
@@ -75,14 +72,11 @@ class Flux2(Flux):
     def _first_block(
         self, picture: Tensor, text: Tensor, modulation: Tensor, rope: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        of_picture, of_text = self._double_modulations(modulation)
-        return self.transformer.transformer_blocks[0](
-            hidden_states=picture,
-            encoder_hidden_states=text,
-            temb_mod_img=of_picture,
-            temb_mod_txt=of_text,
-            image_rotary_emb=rope,
+        block, modulations = (
+            self.transformer.transformer_blocks[0],
+            self._double_modulations(modulation),
         )
+        return _run_double(0, block, text, picture, modulations, rope)
 
     def _double_modulations(self, modulation: Tensor) -> tuple[Tensor, Tensor]:
         net = self.transformer
@@ -106,3 +100,25 @@ class Flux2(Flux):
             time = torch.full_like(down, REFERENCE_GAP * index)
             parts.append(torch.stack([time, down, across, torch.zeros_like(down)], dim=-1))
         return torch.cat(parts)
+
+
+def _run_double(
+    index: int,
+    block: Any,
+    text: Tensor,
+    picture: Tensor,
+    modulations: tuple[Tensor, Tensor],
+    rope: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Text and picture behind a block with a stream for each."""
+    of_picture, of_text = modulations
+    both: tuple[Tensor, Tensor] = run_block(
+        f"transformer_blocks.{index}",
+        block,
+        hidden_states=picture,
+        encoder_hidden_states=text,
+        temb_mod_img=of_picture,
+        temb_mod_txt=of_text,
+        image_rotary_emb=rope,
+    )
+    return both

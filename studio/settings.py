@@ -101,6 +101,9 @@ class Settings(BaseSettings):
         ge=1,
         description="Tokens of all pictures that step together; by default the engine's.",
     )
+    debug_poison: bool = Field(
+        False, description="For developers: fill fresh tensors with NaN, so that misuse is seen."
+    )
     cache: CacheName | None = Field(
         None,
         description="Step cache of requests that name none: off, balanced, fast, "

@@ -16,6 +16,7 @@ class WorkerConfig:
     hf_token: str | None = None
     memory: Memory = "auto"
     compiles: bool = False
+    debug_poison: bool = False
     max_tokens: int | None = None  # of all pictures that step together; None: the engine's choice
 
 

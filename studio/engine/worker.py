@@ -72,6 +72,11 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
         from pipelines.engine import PictureEngine
         from pipelines.loading import load
 
+        if config.debug_poison:
+            from pipelines.devices import poison_fresh_memory
+
+            poison_fresh_memory()
+
         def on_progress(detail: str, fraction: float) -> None:
             tell(EngineStatus("loading", detail, fraction))
 

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from pipelines import decode, denoise
+from pipelines.cache_rules import resolve
 from pipelines.clip_t5 import ClipT5
+from pipelines.devices import poison_fresh_memory
 from pipelines.engine import PictureEngine
 from pipelines.flux1 import Flux1
 from pipelines.previews import Previewer
@@ -58,7 +61,11 @@ def break_step(monkeypatch, error: Exception) -> None:
             "out_of_memory",
             "smaller size",
         ),
-        (RuntimeError("shapes differ"), "engine_error", "RuntimeError: shapes differ"),
+        (
+            RuntimeError("shapes differ"),
+            "engine_error",
+            "RuntimeError: shapes differ, at step 1 of 3",
+        ),
     ],
 )
 def test_a_step_that_raises(tiny, monkeypatch, error, code, words):
@@ -182,3 +189,47 @@ def test_a_picture_that_never_fits_does_not_slow_the_others_for_ever(tiny, monke
     engine.submit(replace(REQUEST, id="good"))
     finish(engine)
     assert engine._max_tokens == room
+
+
+@pytest.mark.parametrize(
+    "name, block",
+    [
+        ("tiny", "transformer_blocks.0"),
+        ("tiny", "transformer_blocks.2"),
+        ("tiny", "single_transformer_blocks.1"),
+        ("tiny_flux2", "transformer_blocks.1"),
+        ("tiny_flux2", "single_transformer_blocks.2"),
+    ],
+)
+def test_an_error_inside_a_block_names_it_and_the_step(name, block, request, monkeypatch):
+    model = request.getfixturevalue(name)
+
+    def broken(**inputs):
+        raise RuntimeError("misaligned address")
+
+    monkeypatch.setattr(model.transformer.get_submodule(block), "forward", broken)
+    engine = PictureEngine(model)
+    engine.submit(replace(REQUEST, seeds=(1,)))
+    failed = finish(engine)[-1]
+    assert isinstance(failed, RequestFailed)
+    assert failed.message.endswith(f"misaligned address (in {block}), at step 1 of 3")
+
+
+def test_poisoned_memory_is_seen_and_a_picture_does_not_read_it(tiny):
+    """Nothing that a picture is made of is read before it is written."""
+    was = torch.are_deterministic_algorithms_enabled()
+    clean = pictures(_drawn(tiny))
+    try:
+        poison_fresh_memory()
+        assert torch.empty(64).isnan().all()
+        poisoned = pictures(_drawn(tiny))
+    finally:
+        torch.use_deterministic_algorithms(was)
+    for one, other in zip(clean, poisoned, strict=True):
+        assert np.array_equal(one.pixels, other.pixels)
+
+
+def _drawn(model):
+    engine = PictureEngine(model)
+    engine.submit(replace(REQUEST, cache=resolve("balanced", warmup_steps=1), steps=6))
+    return finish(engine)
