@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 
 from pipelines.errors import PipelineError
-from pipelines.specs import find_spec
+from pipelines.specs import find_specs
 from studio.api.access import AccessPolicy
 from studio.engine.local import LocalEngine
 from studio.engine.messages import WorkerConfig
@@ -56,11 +56,11 @@ def main() -> int:
 
 def serve(settings: Settings) -> None:
     """Start the worker, then the server. Raises `PipelineError` and `CannotStart`."""
-    spec = find_spec(settings.model)
+    specs = find_specs(settings.model)
     sock = bind(settings.host, settings.port)
     with lock_folder(settings.data_dir):
         config = WorkerConfig(
-            spec=spec,
+            specs=specs,
             device=settings.device,
             dtype=settings.dtype,
             hf_token=settings.hf_token,
@@ -69,11 +69,11 @@ def serve(settings: Settings) -> None:
             max_tokens=settings.max_tokens,
             debug_poison=settings.debug_poison,
         )
-        jobs = make_jobs(settings, spec, LocalEngine(config))
+        jobs = make_jobs(settings, specs, LocalEngine(config))
         jobs.start()  # the worker loads the model while this process imports the page
         policy = make_policy(settings)
         app = create_app(settings, jobs, policy)
-        print(f"The studio starts with {spec.name} …", flush=True)
+        print(f"The studio starts with {specs[0].name} …", flush=True)
         run(
             app,
             sock,

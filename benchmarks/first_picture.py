@@ -63,7 +63,7 @@ async def time_picture(jobs: Jobs, seed: int) -> tuple[float, float]:
 def time_pictures(folder: str) -> list[tuple[float, float]]:
     """The first picture warms the worker up; it counts, since a newcomer waits for it too."""
     spec = find_spec(EMBEDDED)
-    jobs = Jobs(spec, Library(Path(folder)), LocalEngine(WorkerConfig(spec)))
+    jobs = Jobs([spec], Library(Path(folder)), LocalEngine(WorkerConfig((spec,))))
     jobs.start()
     while jobs.engine_status.state != "ready":
         time.sleep(0.05)

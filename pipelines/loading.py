@@ -1,125 +1,26 @@
 """From a model's name to its modules on the device, component by component."""
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
-from diffusers.models.autoencoders.autoencoder_kl_flux2 import AutoencoderKLFlux2
 from diffusers.models.modeling_utils import ModelMixin
-from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
-from diffusers.models.transformers.transformer_flux2 import Flux2Transformer2DModel
 from safetensors import SafetensorError
-from torch import nn
-from transformers import (
-    AutoTokenizer,
-    CLIPTextModel,
-    Mistral3ForConditionalGeneration,
-    PreTrainedTokenizerBase,
-    Qwen3ForCausalLM,
-    T5EncoderModel,
-)
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from pipelines import schedule
-from pipelines.chat_prompts import MISTRAL, QWEN, Chat, ChatPrompts, shortened
-from pipelines.clip_t5 import ClipT5
 from pipelines.compiling import compile_blocks
 from pipelines.devices import check_dtype, default_dtype, find_device
 from pipelines.errors import LoadFailed
-from pipelines.flux import Flux, PromptReader
-from pipelines.flux1 import Flux1
-from pipelines.flux2 import Flux2
+from pipelines.families import FAMILIES, Family, Way
+from pipelines.flux import Flux
 from pipelines.hub import OnProgress, download
-from pipelines.placement import Placement, bytes_of_weights, free_bytes, place, put
+from pipelines.placement import Placement, bytes_of_weights, fits_beside, free_bytes, place, put
 from pipelines.specs import Memory, ModelSpec, read_json
 
-Parts = Mapping[str, Any]  # component -> module or tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How the parts of a model compute."""
-
-    device: torch.device
-    dtype: torch.dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """The components of a family's folder, and what is made of them."""
-
-    model: type[Flux]
-    modules: Mapping[str, Any]  # component -> class, in the order of loading
-    tokenizers: tuple[str, ...]
-    prompts: Callable[[Parts, ModelSpec, Way], PromptReader]
-    encoder_part: Callable[[Any], nn.Module] = lambda module: module  # of it what is used
-
-
-def _clip_t5(parts: Parts, spec: ModelSpec, way: Way) -> PromptReader:
-    return ClipT5(
-        clip=parts["text_encoder"],
-        t5=parts["text_encoder_2"],
-        clip_tokenizer=parts["tokenizer"],
-        t5_tokenizer=parts["tokenizer_2"],
-        limit=spec.max_sequence_length,
-        device=way.device,
-        dtype=way.dtype,
-    )
-
-
-def _chat(chat: Chat) -> Callable[[Parts, ModelSpec, Way], PromptReader]:
-    def prompts(parts: Parts, spec: ModelSpec, way: Way) -> PromptReader:
-        return ChatPrompts(
-            chat,
-            decoder=parts["text_encoder"],
-            tokenizer=parts["tokenizer"],
-            limit=spec.max_sequence_length,
-            device=way.device,
-            dtype=way.dtype,
-        )
-
-    return prompts
-
-
-FAMILIES = {
-    "flux1": Family(
-        Flux1,
-        {
-            "text_encoder": CLIPTextModel,
-            "text_encoder_2": T5EncoderModel,
-            "vae": AutoencoderKL,
-            "transformer": FluxTransformer2DModel,
-        },
-        ("tokenizer", "tokenizer_2"),
-        _clip_t5,
-    ),
-    "flux2": Family(
-        Flux2,
-        {
-            "text_encoder": Mistral3ForConditionalGeneration,
-            "vae": AutoencoderKLFlux2,
-            "transformer": Flux2Transformer2DModel,
-        },
-        ("tokenizer",),
-        _chat(MISTRAL),
-        lambda whole: shortened(whole.model.language_model, MISTRAL),
-    ),
-    "flux2-klein": Family(
-        Flux2,
-        {
-            "text_encoder": Qwen3ForCausalLM,
-            "vae": AutoencoderKLFlux2,
-            "transformer": Flux2Transformer2DModel,
-        },
-        ("tokenizer",),
-        _chat(QWEN),
-        lambda whole: shortened(whole.model, QWEN),
-    ),
-}
 log = logging.getLogger(__name__)
 BROKEN = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
 
@@ -144,12 +45,9 @@ def load(
     device = find_device(str(device))
     way = Way(device, dtype or default_dtype(device))
     check_dtype(device, way.dtype)
-    folder = Path(model_spec.source).expanduser()
-    if not folder.is_dir():
-        folder = download(model_spec.source, token, on_progress)
     family = FAMILIES[model_spec.family]
-    check_folder(folder, family)
-    sizes = {name: bytes_of_weights(folder / name, way.dtype) for name in family.modules}
+    folder = locate(model_spec, token, on_progress)
+    sizes = held_sizes(folder, family, way.dtype)
     placement = place(model_spec.name, sizes, free_bytes(device), memory)
     if placement.reason:
         log.warning(placement.reason)
@@ -168,6 +66,37 @@ def load(
         compile_blocks(model)
     on_progress("Ready", 1.0)
     return model
+
+
+def has_room(
+    model_spec: ModelSpec,
+    *,
+    device: torch.device | str = "auto",
+    dtype: torch.dtype | None = None,
+    token: str | None = None,
+    on_progress: OnProgress,
+) -> bool:
+    """Whether `load` would hold all weights beside what is loaded; downloads what is not here.
+
+    Raises as `load` does before it reads weights.
+    """
+    device = find_device(str(device))
+    family, folder = FAMILIES[model_spec.family], locate(model_spec, token, on_progress)
+    return fits_beside(held_sizes(folder, family, dtype or default_dtype(device)), device)
+
+
+def locate(model_spec: ModelSpec, token: str | None, on_progress: OnProgress) -> Path:
+    """A whole folder of the model, downloaded where it is not here."""
+    folder = Path(model_spec.source).expanduser()
+    if not folder.is_dir():
+        folder = download(model_spec.source, token, on_progress)
+    check_folder(folder, FAMILIES[model_spec.family])
+    return folder
+
+
+def held_sizes(folder: Path, family: Family, dtype: torch.dtype) -> dict[str, int]:
+    """Bytes of each component's weights in `dtype`."""
+    return {name: bytes_of_weights(folder / name, dtype) for name in family.modules}
 
 
 def check_folder(folder: Path, family: Family) -> None:

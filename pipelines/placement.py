@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 from diffusers.hooks import apply_group_offloading
 from torch import nn
@@ -20,6 +21,7 @@ from pipelines.specs import Memory
 # What steps and decodes of pictures at native size need beside the weights; both are bounded by
 # what is left when the weights are there.
 WORKING_BYTES = 4 * 10**9
+SPARE = 1.5  # times its weights that a model needs in main memory: it is read beside its files
 GB = 10**9
 
 
@@ -32,6 +34,14 @@ class Placement:
 def free_bytes(device: torch.device) -> int | None:
     """What can be allocated on a CUDA device; None elsewhere: nothing to choose there."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+
+
+def fits_beside(sizes: Mapping[str, int], device: torch.device) -> bool:
+    """Whether a model can be held whole beside what is loaded, on the device or in main memory."""
+    free = free_bytes(device)
+    if free is None:
+        return sum(sizes.values()) * SPARE <= psutil.virtual_memory().available
+    return sum(sizes.values()) + WORKING_BYTES <= free
 
 
 def place(name: str, sizes: Mapping[str, int], free: int | None, memory: Memory) -> Placement:

@@ -41,6 +41,7 @@ class RenderRequest:
     references: tuple[Pixels, ...] = ()
     owner: str = ""  # owners take turns when there is not room for all
     cache: CacheRule = OFF
+    model: str = ""  # read where one worker has several
 
     @property
     def uses_true_cfg(self) -> bool:

@@ -1,6 +1,7 @@
 """What is known of a model before its weights are read. Free of torch, for the server too."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -138,6 +139,16 @@ def find_spec(model: str) -> ModelSpec:
         f"There is no model {model!r}. Give one of {known}, "
         "or an existing folder in diffusers format."
     )
+
+
+def find_specs(models: Sequence[str]) -> tuple[ModelSpec, ...]:
+    """Those of several models. Raises as `find_spec` does, and LoadFailed for two of one name."""
+    specs = tuple(find_spec(model) for model in models)
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise LoadFailed(f"Two models are called {name!r}: serve one of them, or rename one.")
+    return specs
 
 
 def snap_size(spec: ModelSpec, width: int, height: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from pipelines.specs import ModelSpec
 from studio.dispatch import Dispatcher
 from studio.encoding import encode_source
 from studio.engine.protocol import Engine, EngineStatus
-from studio.errors import StudioError, Unavailable
+from studio.errors import NotFound, StudioError, Unavailable
 from studio.job import JobView, Origin, Picture
 from studio.library import HistoryPage, JobRecord, Library
 from studio.live import LiveJob, kept_view
@@ -34,17 +34,17 @@ class Jobs:
 
     def __init__(
         self,
-        spec: ModelSpec,
+        specs: Sequence[ModelSpec],
         library: Library,
         engine: Engine,
         *,
         queue_capacity: int = 64,
         max_images: int = 4,
         cache: CacheSetting = UNSET,
-        world: World | None = None,
+        worlds: Mapping[str, World] | None = None,
     ) -> None:
-        self.spec = spec
-        self.world = world  # what the model can draw, where that is told
+        self.specs = {spec.name: spec for spec in specs}  # the first is the default
+        self.worlds = dict(worlds or {})  # what a model can draw, where that is told
         self.max_images = max_images
         self.cache = cache
         self.library = library  # where the API finds the files that it serves
@@ -80,8 +80,22 @@ class Jobs:
         return self._dispatcher.steps_predicted
 
     def plan(self, draft: Draft) -> tuple[PictureRequest, tuple[Notice, ...]]:
-        """What `submit` would run. Raises `BadRequest`."""
-        return settle(draft, self.spec, max_images=self.max_images, cache=self.cache)
+        """What `submit` would run. Raises `BadRequest`, and `NotFound` for another model."""
+        spec = self.spec_of(draft.model)
+        return settle(draft, spec, max_images=self.max_images, cache=self.cache)
+
+    def spec_of(self, name: str | None) -> ModelSpec:
+        """A served model; None is the default. Raises `NotFound`."""
+        if name is None:
+            return next(iter(self.specs.values()))
+        if name not in self.specs:
+            served = ", ".join(map(repr, self.specs))
+            raise NotFound(
+                f"There is no model {name[:100]!r} here; this studio serves {served}.",
+                param="model",
+                code="model_not_found",
+            )
+        return self.specs[name]
 
     def submit(
         self,
@@ -130,7 +144,8 @@ class Jobs:
         request = record.request
         roles = Roles(request.has_source, request.references)
         given = [(pixels.shape[1], pixels.shape[0]) for pixels in pictures]
-        sizes = fitted_sizes(given, roles, (request.width, request.height), self.spec)
+        spec = self.spec_of(request.model)
+        sizes = fitted_sizes(given, roles, (request.width, request.height), spec)
         for index, (pixels, size) in enumerate(zip(pictures, sizes, strict=True)):
             png = encode_source(fit_picture(pixels, *size))
             self.library.files.write_source(record.id, index, png)

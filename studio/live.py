@@ -44,6 +44,7 @@ class LiveJob:
         start = pictures[0] if request.has_source else None
         return RenderRequest(
             id=self.record.id,
+            model=request.model,
             prompt=request.prompt,
             width=request.width,
             height=request.height,

@@ -48,6 +48,7 @@ class Draft:
     """A request as it came in; None means that the sender left it out."""
 
     prompt: str
+    model: str | None = None  # the studio's default
     negative_prompt: str | None = None
     secondary_prompt: str | None = None
     secondary_negative_prompt: str | None = None

@@ -1,6 +1,6 @@
 """The server process: one application with API and page, access control before everything."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -22,16 +22,16 @@ from studio.settings import Settings
 from studio.world import read_world
 
 
-def make_jobs(settings: Settings, spec: ModelSpec, engine: Engine) -> Jobs:
+def make_jobs(settings: Settings, specs: Sequence[ModelSpec], engine: Engine) -> Jobs:
     """The jobs of one studio over `engine`, not started."""
     return Jobs(
-        spec,
+        specs,
         Library(settings.data_dir, settings.database_url),
         engine,
         queue_capacity=settings.queue_size,
         max_images=settings.max_images,
         cache=settings.cache_setting,
-        world=read_world(spec.source),
+        worlds={spec.name: world for spec in specs if (world := read_world(spec.source))},
     )
 
 
@@ -47,7 +47,9 @@ def make_policy(settings: Settings) -> AccessPolicy:
 
 def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
     """The application; `jobs` is started already and is closed when the server stops."""
-    from studio.ui.page import mount_page  # Gradio takes seconds to import; the engine starts first
+    from studio.ui.page import (
+        mount_pages,
+    )  # Gradio takes seconds to import; the engine starts first
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -61,7 +63,7 @@ def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
     app.include_router(responses_router(jobs, settings))
     app.include_router(images_router(jobs))
     app.include_router(unknown_router())
-    app = mount_page(
+    app = mount_pages(
         app,
         jobs,
         max_upload_bytes=settings.max_upload_bytes,

@@ -52,10 +52,11 @@ class Settings(BaseSettings):
         cli_shortcuts=OTHER_NAMES,
     )
 
-    model: str = Field(
-        EMBEDDED,
-        description="Model to serve: the embedded one, black-forest-labs/FLUX.1-dev, "
-        "black-forest-labs/FLUX.1-schnell, or a folder in diffusers format.",
+    model: Words = Field(
+        (EMBEDDED,),
+        min_length=1,
+        description="Model to serve: the embedded one, black-forest-labs/FLUX.1-dev and the like, "
+        "or a folder in diffusers format; repeat the flag for several, the first is the default.",
     )
     device: str = Field("auto", description="Device of the model: auto, cpu, cuda, cuda:1 …")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
@@ -142,7 +143,7 @@ class Settings(BaseSettings):
         "info", description="Log level."
     )
 
-    @field_validator("api_key", "allowed_host", mode="before")
+    @field_validator("model", "api_key", "allowed_host", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         """One variable may hold several values, separated by commas."""

@@ -1,6 +1,7 @@
 """A real studio on a free loopback port, in a thread of this process."""
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,14 +19,19 @@ class RunningStudio:
     """`with RunningStudio(folder, engine) as studio:` serves at `studio.url` until the end."""
 
     def __init__(
-        self, folder: Path, engine: FakeEngine, *, spec: ModelSpec = SPEC, **settings: Any
+        self,
+        folder: Path,
+        engine: FakeEngine,
+        *,
+        specs: Sequence[ModelSpec] = (SPEC,),
+        **settings: Any,
     ) -> None:
         import uvicorn
 
         values: dict[str, Any] = {"data_dir": folder, "port": 0, "_env_file": None} | settings
         self.settings = Settings(**values)
         self.engine = engine
-        self.jobs = make_jobs(self.settings, spec, engine)
+        self.jobs = make_jobs(self.settings, specs, engine)
         self.policy = make_policy(self.settings)
         self._sock = bind("127.0.0.1", 0)
         self.url = address(self._sock)

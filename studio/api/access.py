@@ -181,7 +181,7 @@ def _open_visit(connection: HTTPConnection, path: str) -> _Visit:
     if not _is_page_view(connection):
         # Programs without a cookie share an owner and know their jobs by id. To the page's handlers
         # and to lists each request is a stranger: nobody may look through the others' pictures.
-        is_stranger = path.startswith("/gradio_api/") or path == "/v1/images"
+        is_stranger = "/gradio_api/" in path or path == "/v1/images"
         return _Visit(owner_of_visitor(visitor) or ANONYMOUS if is_stranger else ANONYMOUS)
     cookie = cookie_header(VISITOR_COOKIE, visitor, VISITOR_S, is_secure=is_https(connection))
     return _Visit(owner_of_visitor(visitor) or ANONYMOUS, cookie)

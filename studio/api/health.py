@@ -25,7 +25,7 @@ def health_router(jobs: Jobs) -> APIRouter:
         body: dict[str, Any] = {
             "status": status.state,
             "detail": status.detail,
-            "model": jobs.spec.name,
+            "model": next(iter(jobs.specs)),
             "restarts": status.restarts,
             "steps_computed": jobs.steps_computed,
             "steps_predicted": jobs.steps_predicted,

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from pipelines.specs import ModelSpec
 from studio.errors import NotFound
 from studio.jobs import Jobs
 from studio.step_cache import CACHE_NAMES, NOTHING_SAID
@@ -11,47 +12,35 @@ from studio.world import World
 
 
 def models_router(jobs: Jobs) -> APIRouter:
-    """One model a studio."""
-    spec = jobs.spec
+    """The models that `model` may name, the default first."""
     router = APIRouter(prefix="/v1", tags=["models"])
-    entry = _entry(jobs)
+    entries = {name: _entry(jobs, spec) for name, spec in jobs.specs.items()}
 
     @router.get("/models")
     async def list_models() -> dict[str, Any]:
         """The models that `model` may name."""
-        return {"object": "list", "data": [entry]}
+        return {"object": "list", "data": list(entries.values())}
 
     @router.get("/models/{name:path}/world")
     async def get_world(name: str) -> World:
         """What the model can draw and how to ask for it, where `has_world` is true."""
-        _check_name(name, spec.name)
-        if jobs.world is None:
+        spec = jobs.spec_of(name)
+        if spec.name not in jobs.worlds:
             raise NotFound(
                 f"{spec.name} comes without a list of what it draws: try any prompt.",
                 code="no_world",
             )
-        return jobs.world
+        return jobs.worlds[spec.name]
 
     @router.get("/models/{name:path}")
     async def get_model(name: str) -> dict[str, Any]:
         """One model's limits and defaults."""
-        _check_name(name, spec.name)
-        return entry
+        return entries[jobs.spec_of(name).name]
 
     return router
 
 
-def _check_name(name: str, served: str) -> None:
-    if name != served:
-        raise NotFound(
-            f"There is no model {name[:100]!r} here; this studio serves {served!r}.",
-            param="model",
-            code="model_not_found",
-        )
-
-
-def _entry(jobs: Jobs) -> dict[str, Any]:
-    spec = jobs.spec
+def _entry(jobs: Jobs, spec: ModelSpec) -> dict[str, Any]:
     return {
         "id": spec.name,
         "object": "model",
@@ -71,7 +60,7 @@ def _entry(jobs: Jobs) -> dict[str, Any]:
             "takes_start": spec.takes_start,
             "max_references": spec.max_references,
             "max_prompt_tokens": spec.max_sequence_length,
-            "has_world": jobs.world is not None,
+            "has_world": spec.name in jobs.worlds,
             "caches": list(CACHE_NAMES),
             "default_cache": jobs.cache.rule_of(NOTHING_SAID).name,
         },

@@ -10,7 +10,7 @@ from starlette.status import HTTP_200_OK
 from studio.api.answers import answer_with, field_of, source_notices
 from studio.api.disconnect import ClientGone, until_disconnect
 from studio.api.schemas import InputImage, InputText, ResponsesBody, ignored_fields
-from studio.errors import BadRequest, Conflict, NotFound, StudioError, Unavailable
+from studio.errors import BadRequest, Conflict, StudioError, Unavailable
 from studio.fetch import decode_data_url, fetch_picture
 from studio.job import JobView
 from studio.jobs import Jobs
@@ -31,7 +31,7 @@ def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
     async def create_response(body: ResponsesBody, request: Request) -> Any:
         """Make pictures; answers when they are done, or at once with `background`."""
         owner: str = request.state.owner
-        _check_model(body.model, jobs.spec.name)
+        spec = jobs.spec_of(body.model)
         if body.stream:
             raise BadRequest(
                 "stream is not offered yet; leave it out, or send background: true and poll.",
@@ -40,7 +40,7 @@ def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
             )
         prompt, images = _read_input(body)
         # Before anything is fetched.
-        roles_of(len(images), jobs.spec, body.provider_options.image.strength)
+        roles_of(len(images), spec, body.provider_options.image.strength)
         pictures = [await _load_picture(image, settings) for image in images]
         draft = _draft(body, prompt, pictures)
         job = await to_thread.run_sync(lambda: _submit(jobs, draft, owner, pictures, body))
@@ -67,15 +67,6 @@ def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
         return await answer_with(request, jobs, job)
 
     return router
-
-
-def _check_model(asked: str, served: str) -> None:
-    if asked != served:
-        raise NotFound(
-            f"There is no model {asked[:100]!r} here; this studio serves {served!r}.",
-            param="model",
-            code="model_not_found",
-        )
 
 
 def _read_input(body: ResponsesBody) -> tuple[str, list[InputImage]]:
@@ -112,6 +103,7 @@ def _draft(body: ResponsesBody, prompt: str, pictures: Sequence[LoadedPicture]) 
     options = body.provider_options.image
     return Draft(
         prompt=prompt,
+        model=body.model,
         negative_prompt=options.negative_prompt,
         secondary_prompt=options.secondary_prompt,
         secondary_negative_prompt=options.secondary_negative_prompt,

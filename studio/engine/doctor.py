@@ -7,6 +7,7 @@ are fine.
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import diffusers
@@ -16,8 +17,9 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from pipelines.devices import check_dtype, default_dtype, find_device
 from pipelines.errors import PipelineError
-from pipelines.loading import FAMILIES, check_folder
-from pipelines.placement import bytes_of_weights, free_bytes, place
+from pipelines.families import FAMILIES
+from pipelines.loading import check_folder, held_sizes
+from pipelines.placement import free_bytes, place
 from pipelines.specs import ModelSpec, find_spec
 from studio.errors import CannotStart
 from studio.serving import bind, lock_folder
@@ -46,8 +48,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     versions = f"PyTorch {torch.__version__}, diffusers {diffusers.__version__}"
     yield Finding("software", True, f"Python {platform.python_version()}, {versions}")
     yield _tried("device", lambda: _device(settings))
-    yield _tried("model", lambda: _model(find_spec(settings.model)))
-    yield _tried("memory", lambda: _memory(settings, find_spec(settings.model)))
+    for model in settings.model:
+        yield _tried("model", partial(_model, model))
+        yield _tried("memory", partial(_memory, settings, model))
     yield _tried("data", lambda: _data(settings.data_dir))
     yield _tried("address", lambda: _address(settings))
 
@@ -71,7 +74,8 @@ def _dtype(settings: Settings, device: torch.device) -> torch.dtype:
     return default_dtype(device) if chosen == "auto" else getattr(torch, chosen)
 
 
-def _model(spec: ModelSpec) -> str:
+def _model(model: str) -> str:
+    spec = find_spec(model)
     folder = _folder(spec)
     if folder is None:
         return f"{spec.name} is not on this machine yet: the first start downloads it"
@@ -90,12 +94,12 @@ def _folder(spec: ModelSpec) -> Path | None:
         return None
 
 
-def _memory(settings: Settings, spec: ModelSpec) -> str:
+def _memory(settings: Settings, model: str) -> str:
+    spec = find_spec(model)
     device, folder = find_device(settings.device), _folder(spec)
     if folder is None:
         return "known once the model is here"
-    dtype = _dtype(settings, device)
-    sizes = {name: bytes_of_weights(folder / name, dtype) for name in FAMILIES[spec.family].modules}
+    sizes = held_sizes(folder, FAMILIES[spec.family], _dtype(settings, device))
     placement = place(spec.name, sizes, free_bytes(device), settings.memory)
     return placement.reason or f"the weights take {sum(sizes.values()) / 1e9:.2f} GB on {device}"
 

@@ -10,7 +10,7 @@ from pipelines.specs import Memory, ModelSpec
 class WorkerConfig:
     """The first message: what to load, and where."""
 
-    spec: ModelSpec
+    specs: tuple[ModelSpec, ...]  # the first is loaded at once, the others when they are named
     device: str = "auto"  # auto, cpu, cuda, cuda:1 …
     dtype: str = "auto"  # auto, float32, bfloat16, float16
     hf_token: str | None = None

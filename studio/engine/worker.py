@@ -14,15 +14,16 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import PipelineError
 from pipelines.requests import RenderRequest
+from pipelines.specs import ModelSpec
 from studio.engine.messages import Cancel, LastWords, Message, WorkerConfig
 from studio.engine.protocol import EngineEvent, EngineStatus
 
 if TYPE_CHECKING:
-    from pipelines.engine import PictureEngine
+    from pipelines.model_set import ModelSet
 
 log = logging.getLogger(__name__)
 
@@ -67,36 +68,14 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
 
     tell(EngineStatus("loading", "importing PyTorch", 0.0))
     try:
-        import torch
-
-        from pipelines.engine import PictureEngine
-        from pipelines.loading import load
-
-        if config.debug_poison:
-            from pipelines.devices import poison_fresh_memory
-
-            poison_fresh_memory()
-
-        def on_progress(detail: str, fraction: float) -> None:
-            tell(EngineStatus("loading", detail, fraction))
-
-        model = load(
-            config.spec,
-            device=config.device,
-            dtype=None if config.dtype == "auto" else getattr(torch, config.dtype),
-            token=config.hf_token,
-            memory=config.memory,
-            compiles=config.compiles,
-            on_progress=on_progress,
-        )
-        engine = PictureEngine(model, max_tokens=config.max_tokens)
+        models = _open_models(config, tell)
     except Exception as error:  # whatever it is, the page and /health/ready must name it
         known = isinstance(error, PipelineError)
         tell(EngineStatus("failed", str(error) if known else f"{type(error).__name__}: {error}"))
         return
     tell(EngineStatus("ready"))
     try:
-        _work(engine, inbox, tell)
+        _work(models, inbox, tell)
     except ConnectionError:
         raise
     except Exception as error:  # the device is unusable: a new process is the only way on
@@ -104,24 +83,69 @@ def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Mes
         connection.send(LastWords(f"{type(error).__name__}: {error}"))
 
 
+def _open_models(config: WorkerConfig, tell: Callable[[EngineEvent], None]) -> "ModelSet":
+    """The models with the first one loaded."""
+    import torch
+
+    from pipelines.devices import poison_fresh_memory
+    from pipelines.engine import PictureEngine
+    from pipelines.loading import has_room, load
+    from pipelines.model_set import ModelSet
+
+    if config.debug_poison:
+        poison_fresh_memory()
+    first = config.specs[0]
+    options: dict[str, Any] = {
+        "device": config.device,
+        "dtype": None if config.dtype == "auto" else getattr(torch, config.dtype),
+        "token": config.hf_token,
+    }
+
+    def progress_of(spec: ModelSpec) -> Callable[[str, float], None]:
+        """For the first model all wait, for a later one those who named it."""
+        if not models.loaded:
+            return lambda detail, share: tell(EngineStatus("loading", detail, share))
+        return lambda detail, share: tell(EngineStatus("ready", f"{spec.name}: {detail}", share))
+
+    def open_engine(spec: ModelSpec) -> PictureEngine:
+        model = load(
+            spec,
+            **options,
+            memory=config.memory,
+            compiles=config.compiles,
+            on_progress=progress_of(spec),
+        )
+        engine = PictureEngine(model, max_tokens=config.max_tokens)
+        if models.loaded:
+            tell(EngineStatus("ready"))
+        return engine
+
+    def fits(spec: ModelSpec) -> bool:
+        return has_room(spec, **options, on_progress=progress_of(spec))
+
+    models = ModelSet(config.specs, open_engine, fits)
+    models.open(first.name)
+    return models
+
+
 def _work(
-    engine: "PictureEngine", inbox: "SimpleQueue[Message]", tell: Callable[[EngineEvent], None]
+    models: "ModelSet", inbox: "SimpleQueue[Message]", tell: Callable[[EngineEvent], None]
 ) -> None:
     while True:
-        if engine.is_idle:
-            _obey(engine, inbox.get())
+        if models.is_idle:
+            _obey(models, inbox.get())
         while not inbox.empty():
-            _obey(engine, inbox.get())
-        for event in engine.tick():
+            _obey(models, inbox.get())
+        for event in models.tick():
             tell(event)
 
 
-def _obey(engine: "PictureEngine", message: Message) -> None:
+def _obey(models: "ModelSet", message: Message) -> None:
     match message:
         case RenderRequest():
-            engine.submit(message)
+            models.submit(message)
         case Cancel(request_id):
-            engine.cancel(request_id)
+            models.cancel(request_id)
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ from studio.ui.form import (
     FIXED,
     RANDOM,
     FormValues,
+    Offer,
     asked_size,
     checked,
     defaults,
     draft_of,
     from_settings,
     has_own_cfg,
-    offer_of,
     received,
 )
 from studio.ui.history import form_updates
@@ -51,12 +51,12 @@ KEEP_JS = f"(...values) => Object.fromEntries({list(FIELDS)}.map((name, i) => [n
 class Editing:
     """Plan, restore and source, for the components of one page."""
 
-    def __init__(self, jobs: Jobs, page: Page, *, limits: UploadLimits) -> None:
+    def __init__(self, jobs: Jobs, page: Page, offer: Offer, *, limits: UploadLimits) -> None:
         self._jobs = jobs
         self._page = page
         self._limits = limits
-        self._offer = offer_of(jobs)
-        self._has_areas = len(areas(jobs.spec)) > 1
+        self._offer = offer
+        self._has_areas = len(areas(offer.spec)) > 1
 
     def restore(self, stored: object) -> Updates:
         """The form as this browser left it, all but the prompt (`RESTORE_PROMPT_JS`)."""
@@ -127,7 +127,7 @@ class Editing:
         }
 
     def _plan(self, values: FormValues, upload: str | None) -> tuple[str, PictureRequest | None]:
-        spec = self._jobs.spec
+        spec = self._offer.spec
         try:
             size = self._source_size(upload)
             prompt = values.prompt.strip() or "…"  # the size is planned before there is a prompt
@@ -153,7 +153,7 @@ class Editing:
         is_fixed = values.seed_mode == FIXED
         return {
             page.source.strength_note: strength_note(values.strength, request)
-            if starts_from_uploads(self._jobs.spec)
+            if starts_from_uploads(self._offer.spec)
             else "",
             page.shape.custom: gr.update(visible=values.shape == CUSTOM),
             page.shape.area: gr.update(visible=self._has_areas and values.shape != CUSTOM),
@@ -170,6 +170,6 @@ class Editing:
         }
 
     def _true_cfg(self, avoids: bool) -> Any:
-        if not has_own_cfg(self._jobs.spec):
+        if not has_own_cfg(self._offer.spec):
             return gr.update(interactive=False, info=GUIDANCE_IS_CFG)
         return gr.update(interactive=avoids, info=DOUBLE_TIME if avoids else NO_NEGATIVE)

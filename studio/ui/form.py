@@ -64,9 +64,9 @@ class Offer:
     cache: CacheSetting
 
 
-def offer_of(jobs: Jobs) -> Offer:
-    """What this studio's form can hold."""
-    return Offer(jobs.spec, jobs.max_images, jobs.cache)
+def offer_of(jobs: Jobs, spec: ModelSpec) -> Offer:
+    """What the form of one model can hold."""
+    return Offer(spec, jobs.max_images, jobs.cache)
 
 
 def defaults(offer: Offer) -> FormValues:
@@ -108,6 +108,7 @@ def draft_of(values: FormValues, spec: ModelSpec, source_size: tuple[int, int] |
     negative = values.negative_prompt.strip()
     return Draft(
         prompt=values.prompt,
+        model=spec.name,
         negative_prompt=negative or None,
         width=width,
         height=height,

@@ -8,7 +8,7 @@ from gradio.blocks import Block
 from studio.errors import StudioError
 from studio.job import Picture
 from studio.jobs import Jobs
-from studio.ui.form import from_settings, offer_of
+from studio.ui.form import Offer, from_settings
 from studio.ui.layout import Page
 from studio.ui.notes import problem, told
 from studio.ui.owner import owner_of
@@ -37,8 +37,9 @@ def read_history(jobs: Jobs, owner: str, shown: int) -> tuple[tuple[Picture, ...
 class History:
     """What a click in the strip or in the large view asks for."""
 
-    def __init__(self, jobs: Jobs, page: Page) -> None:
+    def __init__(self, jobs: Jobs, page: Page, offer: Offer) -> None:
         self._jobs = jobs
+        self._offer = offer
         self._page = page
 
     def more(self, shown: int, request: gr.Request) -> Updates:
@@ -62,7 +63,7 @@ class History:
         except StudioError as error:
             return {page.problem: problem(error)}
         settings = picture.request.to_dict() | {"seed": picture.seed, "count": 1}
-        values = from_settings(settings, offer_of(self._jobs))
+        values = from_settings(settings, self._offer)
         said = "The settings of that picture are in the form now."
         if picture.request.has_source:
             said += " It started from a source picture: add it again to repeat it."

@@ -17,7 +17,7 @@ from gradio.blocks import Block
 from studio.errors import NotFound, StudioError
 from studio.job import JobView, Picture
 from studio.jobs import Jobs
-from studio.ui.form import FormValues, draft_of, offer_of, received
+from studio.ui.form import FormValues, Offer, draft_of, received
 from studio.ui.history import read_history
 from studio.ui.layout import Page
 from studio.ui.notes import problem, seed_note
@@ -25,7 +25,7 @@ from studio.ui.owner import owner_of
 from studio.ui.shots import strip
 from studio.ui.source import UploadLimits, read_upload
 from studio.ui.stage import idle_stage, is_opening, job_stage
-from studio.ui.topbar import topbar
+from studio.ui.topbar import Models, topbar
 
 Updates = dict[Block, Any]
 
@@ -39,10 +39,19 @@ class Making:
     """Submit, stop and follow, for the components of one page."""
 
     def __init__(
-        self, jobs: Jobs, page: Page, *, limits: UploadLimits, examples: tuple[str, ...]
+        self,
+        jobs: Jobs,
+        page: Page,
+        offer: Offer,
+        *,
+        limits: UploadLimits,
+        examples: tuple[str, ...],
+        models: Models,
     ) -> None:
         self._jobs = jobs
         self._page = page
+        self._offer = offer
+        self._models = models
         self._limits = limits
         self._examples = examples
 
@@ -52,7 +61,7 @@ class Making:
         upload = path if is_present else None
         page = self._page
         try:
-            view = self._submit(received(values, offer_of(self._jobs)), upload, owner_of(request))
+            view = self._submit(received(values, self._offer), upload, owner_of(request))
         except StudioError as error:
             return {page.problem: problem(error)}
         return {
@@ -122,7 +131,7 @@ class Making:
 
     def _submit(self, values: FormValues, upload: str | None, owner: str) -> JobView:
         picture = read_upload(upload, self._limits) if upload else None
-        draft = draft_of(values, self._jobs.spec, picture.size if picture else None)
+        draft = draft_of(values, self._offer.spec, picture.size if picture else None)
         pictures = [picture.pixels] if picture else []
         return self._jobs.submit(draft, owner=owner, origin="page", pictures=pictures)
 
@@ -151,7 +160,7 @@ class Making:
         if seen == key or (seen and not seen.startswith(IDLE)):
             return updates
         latest = await asyncio.to_thread(self._latest, owner)
-        status, model = self._jobs.engine_status, self._jobs.spec.name
+        status, model = self._jobs.engine_status, self._offer.spec.name
         updates[page.stage] = idle_stage(status, latest, self._examples, model)
         updates[page.seen] = key
         if not seen:
@@ -172,7 +181,7 @@ class Making:
         return job_stage(view, self._jobs.engine_status, waiting)
 
     def _topbar(self) -> str:
-        return topbar(self._jobs.engine_status, self._jobs.spec.name)
+        return topbar(self._jobs.engine_status, self._offer.spec.name, self._models)
 
     def _seed(self, view: JobView) -> Updates:
         controls = self._page.seed

@@ -1,7 +1,7 @@
-"""The page: built once, mounted on the application at `/`.
+"""The pages, one for each model: built once and mounted on the application.
 
-Mount it last: Starlette asks its routes in order, and a mount at `/` takes every path that no route
-before it has taken.
+Mount them last: Starlette asks its routes in order, and a mount at `/` takes every path that no
+route before it has taken.
 """
 
 import json
@@ -11,14 +11,17 @@ from pathlib import Path
 import gradio as gr
 from fastapi import FastAPI
 
+from pipelines.specs import ModelSpec
 from studio.jobs import Jobs
 from studio.ui.editing import Editing
 from studio.ui.form import offer_of
 from studio.ui.history import PAGE_SIZE, History
 from studio.ui.layout import build_layout
 from studio.ui.making import Making
+from studio.ui.paths import page_paths
 from studio.ui.source import UploadLimits
 from studio.ui.theme import studio_theme
+from studio.ui.topbar import Models
 from studio.ui.wiring import wire
 
 TITLE = "Flux Studio"
@@ -30,9 +33,15 @@ _ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 
 def build_page(
-    jobs: Jobs, *, max_upload_bytes: int, max_upload_pixels: int = MAX_UPLOAD_PIXELS
+    jobs: Jobs,
+    spec: ModelSpec,
+    *,
+    max_upload_bytes: int,
+    max_upload_pixels: int = MAX_UPLOAD_PIXELS,
+    models: Models = (),
 ) -> gr.Blocks:
-    """The page's components and handlers, which speak to `jobs` and to nothing else."""
+    """Components and handlers for one model, which speak to `jobs` and to nothing else."""
+    offer = offer_of(jobs, spec)
     limits = UploadLimits(max_upload_bytes, max_upload_pixels)
     demo = gr.Blocks(
         title=TITLE,
@@ -41,13 +50,13 @@ def build_page(
         delete_cache=(UPLOADS_SWEPT_EVERY_S, UPLOADS_KEPT_S),
     )
     with demo:
-        page = build_layout(offer_of(jobs), world=jobs.world, page_size=PAGE_SIZE)
+        page = build_layout(offer, world=jobs.worlds.get(spec.name), page_size=PAGE_SIZE)
         wire(
             demo,
             page,
-            making=Making(jobs, page, limits=limits, examples=_examples()),
-            editing=Editing(jobs, page, limits=limits),
-            history=History(jobs, page),
+            making=Making(jobs, page, offer, limits=limits, examples=_examples(), models=models),
+            editing=Editing(jobs, page, offer, limits=limits),
+            history=History(jobs, page, offer),
         )
     # Gradio would build a pandas table of its last 10,000 events at the end of each event.
     os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
@@ -56,7 +65,7 @@ def build_page(
     return demo
 
 
-def mount_page(
+def mount_pages(
     app: FastAPI,
     jobs: Jobs,
     *,
@@ -64,13 +73,29 @@ def mount_page(
     max_upload_pixels: int = MAX_UPLOAD_PIXELS,
     root_path: str | None = None,
 ) -> FastAPI:
-    """Serve the page at `/` of `app`, after the routes that `app` has already."""
-    page = build_page(jobs, max_upload_bytes=max_upload_bytes, max_upload_pixels=max_upload_pixels)
+    """Serve a page for each model, the default's at `/`, after the routes that `app` has."""
+    paths = page_paths(list(jobs.specs))
+    models = tuple((name, f"{root_path or ''}{path}") for name, path in paths.items())
+    for name in reversed(paths):  # the one at `/` takes every path that is left, so it is the last
+        page = build_page(
+            jobs,
+            jobs.specs[name],
+            max_upload_bytes=max_upload_bytes,
+            max_upload_pixels=max_upload_pixels,
+            models=models,
+        )
+        _mount(app, page, paths[name], max_upload_bytes, root_path)
+    return app
+
+
+def _mount(
+    app: FastAPI, page: gr.Blocks, path: str, max_upload_bytes: int, root_path: str | None
+) -> None:
     gr.mount_gradio_app(
         app,
         page,
-        path="/",
-        root_path=root_path,
+        path=path,
+        root_path=root_path and f"{root_path}{path.rstrip('/')}",
         theme=studio_theme(),
         head=_head(),
         favicon_path=str(_ASSETS / "favicon.png"),
@@ -83,7 +108,6 @@ def mount_page(
         ssr_mode=False,
         mcp_server=False,
     )
-    return app
 
 
 def _head() -> str:

@@ -18,16 +18,32 @@ _THEME = (
 )
 
 
-def topbar(status: EngineStatus, model: str) -> str:
+Models = tuple[tuple[str, str], ...]  # name and the address of its page
+
+
+def topbar(status: EngineStatus, model: str, models: Models = ()) -> str:
     """The whole bar; only the state changes from one rendering to the next."""
     kind = "opening" if is_opening(status) else status.state
     return (
         f"<header class='topbar'><h1>{_MARK}<span>Flux Studio</span></h1>"
         f"<p class='engine' data-engine='{kind}' role='status'><i></i>"
-        f"<span class='engine-model'>{escape(model)}</span>"
+        f"{_names(model, models)}"
         f"<span class='engine-state'>{escape(status_words(status))}</span></p>"
         f"<div class='topbar-buttons'><button type='button' data-do='theme' "
         f"aria-label='Light or dark' title='Light or dark'>{_THEME}</button>"
         f"<button type='button' data-do='help' aria-label='Keyboard shortcuts' "
         f"title='Keyboard shortcuts (?)'>?</button></div></header>"
     )
+
+
+def _names(model: str, models: Models) -> str:
+    """The model, or all of them with a way to the others' pages."""
+    if len(models) < 2:
+        return f"<span class='engine-model'>{escape(model)}</span>"
+    return "".join(_name(name, href, is_here=name == model) for name, href in models)
+
+
+def _name(name: str, href: str, *, is_here: bool) -> str:
+    if is_here:
+        return f"<span class='engine-model' aria-current='page'>{escape(name)}</span>"
+    return f"<a class='engine-model' href='{escape(href, quote=True)}'>{escape(name)}</a>"

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 def world_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStudio]:
     folder: Path = tmp_path_factory.mktemp("world")
     spec = replace(SPEC, source=str(write_world(folder / "model", small_world())))
-    with RunningStudio(folder / "data", FakeEngine(), spec=spec) as studio:
+    with RunningStudio(folder / "data", FakeEngine(), specs=[spec]) as studio:
         yield studio
 
 

@@ -52,7 +52,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def jobs(tmp_path: Path, engine: FakeEngine) -> Iterator[Jobs]:
-    made = Jobs(SPEC, Library(tmp_path), engine, queue_capacity=8, max_images=4)
+    made = Jobs([SPEC], Library(tmp_path), engine, queue_capacity=8, max_images=4)
     made.start()
     yield made
     made.close()

@@ -18,10 +18,10 @@ def main() -> None:
     connection = Connection(int(sys.argv[1]))
     config = connection.recv()
     connection.send(EngineStatus("loading", "weights", 0.5))
-    if config.spec.name == "broken":
+    if config.specs[0].name == "broken":
         connection.send(EngineStatus("failed", "vae/config.json is missing."))
         return
-    if config.spec.name == "dies":
+    if config.specs[0].name == "dies":
         os._exit(3)
     connection.send(EngineStatus("ready"))
     try:

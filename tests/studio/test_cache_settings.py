@@ -67,7 +67,7 @@ def test_variables_do_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_studio_runs_with_what_was_chosen(tmp_path: Path) -> None:
     settings = Settings(cache="fast", max_skips=2, data_dir=tmp_path)
-    jobs = make_jobs(settings, SPEC, FakeEngine())
+    jobs = make_jobs(settings, [SPEC], FakeEngine())
     request, _ = jobs.plan(Draft("an apple"))
     assert request.cache == resolve("fast", max_skips=2)
     jobs.library.close()

@@ -25,7 +25,7 @@ def model(tmp_path_factory) -> Path:
 def settings_for(tmp_path: Path, model: Path | str, **values) -> Settings:
     return Settings(
         _env_file=None,
-        model=str(model),
+        model=(str(model),),
         data_dir=tmp_path / "data",
         port=0,
         device="cpu",

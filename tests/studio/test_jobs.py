@@ -30,7 +30,7 @@ def has_received(engine: FakeEngine, count: int) -> bool:
 
 
 def restarted(folder: Path, engine: FakeEngine) -> Jobs:
-    jobs = Jobs(SPEC, Library(folder), engine, queue_capacity=8, max_images=4)
+    jobs = Jobs([SPEC], Library(folder), engine, queue_capacity=8, max_images=4)
     jobs.start()
     return jobs
 
@@ -263,7 +263,7 @@ def test_history_pages_are_complete_and_without_repeats(jobs: Jobs) -> None:
 
 def test_many_jobs_at_once_each_get_their_own_picture(tmp_path: Path) -> None:
     engine = FakeEngine()
-    jobs = Jobs(SPEC, Library(tmp_path), engine, queue_capacity=64)
+    jobs = Jobs([SPEC], Library(tmp_path), engine, queue_capacity=64)
     jobs.start()
     made = [submit(jobs, owner=f"o{n % 5}", seed=n) for n in range(40)]
     for n, job in enumerate(made):

@@ -28,8 +28,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def begin(name: str = "tiny") -> tuple[Jobs, LocalEngine]:
         spec = replace(SPEC, name=name)
-        engine = LocalEngine(WorkerConfig(spec), command=("-m", "tests.studio.fake_worker"))
-        jobs = Jobs(spec, Library(tmp_path), engine)
+        engine = LocalEngine(WorkerConfig((spec,)), command=("-m", "tests.studio.fake_worker"))
+        jobs = Jobs([spec], Library(tmp_path), engine)
         jobs.start()
         made.append(jobs)
         return jobs, engine
@@ -142,7 +142,7 @@ def test_kill_9_of_the_server_leaves_no_orphan(tmp_path: Path) -> None:
         from studio.engine.local import LocalEngine
         from studio.engine.messages import WorkerConfig
         from tests.studio.conftest import SPEC
-        engine = LocalEngine(WorkerConfig(SPEC), command=("-m", "tests.studio.fake_worker"))
+        engine = LocalEngine(WorkerConfig((SPEC,)), command=("-m", "tests.studio.fake_worker"))
         engine.start(lambda event: None)
         print(engine.pid, flush=True)
         time.sleep(60)

@@ -30,7 +30,7 @@ def test_what_a_model_draws_is_told_where_it_is_known(http: httpx.Client, tmp_pa
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_world")
     source = write_world(tmp_path / "model", small_world())
     spec = replace(SPEC, name="a/painter", source=str(source))
-    with RunningStudio(tmp_path / "data", FakeEngine(), spec=spec) as studio:
+    with RunningStudio(tmp_path / "data", FakeEngine(), specs=[spec]) as studio:
         models = f"{studio.url}/v1/models"
         assert (
             httpx.get(f"{models}/a/painter", trust_env=False).json()["image"]["has_world"] is True

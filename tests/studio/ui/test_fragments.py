@@ -137,7 +137,10 @@ def test_the_plan_says_what_was_changed() -> None:
     assert "256 × 192 px" in plan_line(REQUEST, None, None, 16)
     assert "multiples of 16 px" in plan_line(REQUEST, (260.0, 200.0), None, 16)
     assert "multiples" not in plan_line(REQUEST, (256.0, 192.0), None, 16)
-    assert "cropped" in plan_line(REQUEST, None, (1000, 200), 16)
+    started = replace(REQUEST, has_source=True)
+    assert "cropped" in plan_line(started, None, (1000, 200), 16)
+    # A picture to look at keeps its own shape.
+    assert "cropped" not in plan_line(replace(REQUEST, references=1), None, (1000, 200), 16)
 
 
 def test_strength_ends_are_named() -> None:
