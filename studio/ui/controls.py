@@ -21,7 +21,6 @@ from studio.ui.sizes import (
 )
 from studio.ui.step_cache import choices
 
-ADD_PICTURE = "Start from a picture"
 NO_GUIDANCE = "Off: this model takes no guidance, so the value would do nothing."
 GUIDANCE_IS_CFG = "Off: on this model guidance itself does it."
 LOOKS_ONLY = "Off: this model looks at your picture and draws a new one."
@@ -94,12 +93,17 @@ class GuidanceControls:
     true_cfg_scale: gr.Slider
 
 
+def add_picture(spec: ModelSpec) -> str:
+    """The upload button's words while there is no picture."""
+    return "Start from a picture" if starts_from_uploads(spec) else "Show it a picture"
+
+
 def build_source(spec: ModelSpec) -> SourceControls:
     """An upload tile, or the picture with its strength, where the model starts from it."""
     acts = starts_from_uploads(spec)
     with gr.Column(elem_id="source", elem_classes="group"):
         upload = gr.UploadButton(
-            ADD_PICTURE,
+            add_picture(spec),
             file_types=["image"],
             type="filepath",
             elem_id="upload",

@@ -11,12 +11,12 @@ from studio.jobs import Jobs
 from studio.request import PictureRequest
 from studio.roles import starts_from_uploads
 from studio.ui.controls import (
-    ADD_PICTURE,
     DOUBLE_TIME,
     GUIDANCE_IS_CFG,
     LOSSLESS,
     NO_NEGATIVE,
     WHEN_RANDOM,
+    add_picture,
 )
 from studio.ui.form import (
     FIELDS,
@@ -120,7 +120,7 @@ class Editing:
         source = self._page.source
         return {
             source.present: False,
-            source.upload: gr.update(value=None, label=ADD_PICTURE),
+            source.upload: gr.update(value=None, label=add_picture(self._offer.spec)),
             source.card: "",
             source.filled: gr.update(visible=False),
             source.empty: gr.update(visible=True),

@@ -12,6 +12,7 @@ from studio.ui.form import Offer, from_settings
 from studio.ui.layout import Page
 from studio.ui.notes import problem, told
 from studio.ui.owner import owner_of
+from studio.ui.paths import Place
 from studio.ui.shots import strip
 
 Updates = dict[Block, Any]
@@ -37,9 +38,10 @@ def read_history(jobs: Jobs, owner: str, shown: int) -> tuple[tuple[Picture, ...
 class History:
     """What a click in the strip or in the large view asks for."""
 
-    def __init__(self, jobs: Jobs, page: Page, offer: Offer) -> None:
+    def __init__(self, jobs: Jobs, page: Page, offer: Offer, place: Place) -> None:
         self._jobs = jobs
         self._offer = offer
+        self._place = place
         self._page = page
 
     def more(self, shown: int, request: gr.Request) -> Updates:
@@ -73,7 +75,10 @@ class History:
 
     def _strip(self, shown: int, owner: str) -> Updates:
         pictures, has_more = read_history(self._jobs, owner, shown)
-        return {self._page.shown: shown, self._page.strip: strip(pictures, has_more=has_more)}
+        return {
+            self._page.shown: shown,
+            self._page.strip: strip(pictures, has_more=has_more, base=self._place.base),
+        }
 
 
 def form_updates(page: Page, values: Any) -> Updates:

@@ -147,7 +147,9 @@ def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
         away=away,
         shown=shown,
         # Not a secret: without a fixed key, Gradio draws one at each start and forgets the form.
-        stored=gr.BrowserState(None, storage_key="flux-studio-form", secret="flux-studio-form"),
+        stored=gr.BrowserState(
+            None, storage_key=f"flux-studio-form {spec.name}", secret="flux-studio-form"
+        ),
     )
 
 

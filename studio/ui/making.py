@@ -22,10 +22,11 @@ from studio.ui.history import read_history
 from studio.ui.layout import Page
 from studio.ui.notes import problem, seed_note
 from studio.ui.owner import owner_of
+from studio.ui.paths import Place
 from studio.ui.shots import strip
 from studio.ui.source import UploadLimits, read_upload
 from studio.ui.stage import idle_stage, is_opening, job_stage
-from studio.ui.topbar import Models, topbar
+from studio.ui.topbar import topbar
 
 Updates = dict[Block, Any]
 
@@ -46,12 +47,12 @@ class Making:
         *,
         limits: UploadLimits,
         examples: tuple[str, ...],
-        models: Models,
+        place: Place,
     ) -> None:
         self._jobs = jobs
         self._page = page
         self._offer = offer
-        self._models = models
+        self._place = place
         self._limits = limits
         self._examples = examples
 
@@ -161,7 +162,7 @@ class Making:
             return updates
         latest = await asyncio.to_thread(self._latest, owner)
         status, model = self._jobs.engine_status, self._offer.spec.name
-        updates[page.stage] = idle_stage(status, latest, self._examples, model)
+        updates[page.stage] = idle_stage(status, latest, self._examples, model, self._place.base)
         updates[page.seen] = key
         if not seen:
             updates[page.strip] = await self._strip(owner, shown)
@@ -175,13 +176,13 @@ class Making:
 
     async def _strip(self, owner: str, shown: int) -> str:
         pictures, has_more = await asyncio.to_thread(read_history, self._jobs, owner, shown)
-        return strip(pictures, has_more=has_more)
+        return strip(pictures, has_more=has_more, base=self._place.base)
 
     def _stage(self, view: JobView, waiting: int) -> str:
-        return job_stage(view, self._jobs.engine_status, waiting)
+        return job_stage(view, self._jobs.engine_status, waiting, self._place.base)
 
     def _topbar(self) -> str:
-        return topbar(self._jobs.engine_status, self._offer.spec.name, self._models)
+        return topbar(self._jobs.engine_status, self._offer.spec.name, self._place.models)
 
     def _seed(self, view: JobView) -> Updates:
         controls = self._page.seed

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import gradio as gr
 from fastapi import FastAPI
+from fastapi.responses import RedirectResponse
 
 from pipelines.specs import ModelSpec
 from studio.jobs import Jobs
@@ -18,10 +19,9 @@ from studio.ui.form import offer_of
 from studio.ui.history import PAGE_SIZE, History
 from studio.ui.layout import build_layout
 from studio.ui.making import Making
-from studio.ui.paths import page_paths
+from studio.ui.paths import Place, places
 from studio.ui.source import UploadLimits
 from studio.ui.theme import studio_theme
-from studio.ui.topbar import Models
 from studio.ui.wiring import wire
 
 TITLE = "Flux Studio"
@@ -35,10 +35,10 @@ _ASSETS = Path(__file__).resolve().parents[2] / "assets"
 def build_page(
     jobs: Jobs,
     spec: ModelSpec,
+    place: Place,
     *,
     max_upload_bytes: int,
     max_upload_pixels: int = MAX_UPLOAD_PIXELS,
-    models: Models = (),
 ) -> gr.Blocks:
     """Components and handlers for one model, which speak to `jobs` and to nothing else."""
     offer = offer_of(jobs, spec)
@@ -54,9 +54,9 @@ def build_page(
         wire(
             demo,
             page,
-            making=Making(jobs, page, offer, limits=limits, examples=_examples(), models=models),
+            making=Making(jobs, page, offer, limits=limits, examples=_examples(), place=place),
             editing=Editing(jobs, page, offer, limits=limits),
-            history=History(jobs, page, offer),
+            history=History(jobs, page, offer, place),
         )
     # Gradio would build a pandas table of its last 10,000 events at the end of each event.
     os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", str(10**9))
@@ -74,23 +74,25 @@ def mount_pages(
     root_path: str | None = None,
 ) -> FastAPI:
     """Serve a page for each model, the default's at `/`, after the routes that `app` has."""
-    paths = page_paths(list(jobs.specs))
-    models = tuple((name, f"{root_path or ''}{path}") for name, path in paths.items())
-    for name in reversed(paths):  # the one at `/` takes every path that is left, so it is the last
+    # The one at `/` takes every path that is left, so it is the last.
+    for name, place in reversed(places(list(jobs.specs)).items()):
         page = build_page(
             jobs,
             jobs.specs[name],
+            place,
             max_upload_bytes=max_upload_bytes,
             max_upload_pixels=max_upload_pixels,
-            models=models,
         )
-        _mount(app, page, paths[name], max_upload_bytes, root_path)
+        _mount(app, page, place.path, max_upload_bytes, root_path)
     return app
 
 
 def _mount(
     app: FastAPI, page: gr.Blocks, path: str, max_upload_bytes: int, root_path: str | None
 ) -> None:
+    if path != "/":
+        # Its files are found from an address that ends in a slash.
+        app.add_route(path, lambda request: RedirectResponse(f"{root_path or ''}{path}/"))
     gr.mount_gradio_app(
         app,
         page,
@@ -98,7 +100,7 @@ def _mount(
         root_path=root_path and f"{root_path}{path.rstrip('/')}",
         theme=studio_theme(),
         head=_head(),
-        favicon_path=str(_ASSETS / "favicon.png"),
+        favicon_path=str(_ASSETS / "favicon.png") if path == "/" else None,
         max_file_size=max_upload_bytes,
         show_error=True,
         run_history=False,

@@ -12,18 +12,22 @@ from studio.job import Picture
 from studio.ui.step_cache import cache_fact
 
 
-def shot(picture: Picture, *, is_thumbnail: bool) -> str:
-    """A picture as a button; the large view takes everything it shows from the attributes."""
+def shot(picture: Picture, *, is_thumbnail: bool, base: str = "") -> str:
+    """A picture as a button; the large view takes everything it shows from the attributes.
+
+    `base` leads to the studio's root.
+    """
     path = picture.thumbnail_path if is_thumbnail else picture.content_path
+    source, content = (f"{base}{each.lstrip('/')}" for each in (path, picture.content_path))
     lazy = " loading='lazy'" if is_thumbnail else ""
     label = f"Open picture: {picture.request.prompt[:120]}"
     return (
         f"<button type='button' class='shot' aria-label='{_attribute(label)}' "
-        f"data-picture='{_attribute(picture.id)}' data-content='{_attribute(_href(picture))}' "
+        f"data-picture='{_attribute(picture.id)}' data-content='{_attribute(content)}' "
         f"data-name='{_attribute(file_name(picture))}' "
         f"data-cache='{_attribute(cache_fact(picture))}' "
         f"data-settings='{_attribute(json.dumps(shown_settings(picture)))}'>"
-        f"<img src='{_attribute(path.lstrip('/'))}' alt='' width='{picture.width}' "
+        f"<img src='{_attribute(source)}' alt='' width='{picture.width}' "
         f"height='{picture.height}' decoding='async'{lazy}></button>"
     )
 
@@ -53,19 +57,15 @@ def file_name(picture: Picture) -> str:
     return f"{slug}-{picture.seed}.{suffix}"
 
 
-def strip(pictures: tuple[Picture, ...], *, has_more: bool) -> str:
+def strip(pictures: tuple[Picture, ...], *, has_more: bool, base: str = "") -> str:
     """The history, newest first, with a button for the next page."""
     if not pictures:
         return "<p class='strip-empty'>Your pictures will be kept here.</p>"
-    shots = "".join(shot(picture, is_thumbnail=True) for picture in pictures)
+    shots = "".join(shot(picture, is_thumbnail=True, base=base) for picture in pictures)
     more = (
         "<button type='button' class='more' data-do='more'>Load more</button>" if has_more else ""
     )
     return f"<nav class='strip' aria-label='History'>{shots}{more}</nav>"
-
-
-def _href(picture: Picture) -> str:
-    return picture.content_path.lstrip("/")
 
 
 def _attribute(value: str) -> str:

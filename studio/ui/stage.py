@@ -29,41 +29,45 @@ def status_words(status: EngineStatus) -> str:
         "failed": "The model could not be loaded",
         "closed": "The studio is closing",
     }[status.state]
-    has_detail = status.detail and (status.state in _OPENING or status.state == "failed")
-    detail = f": {status.detail}" if has_detail else ""
+    if status.state == "ready" and status.detail:  # another model is on its way
+        return f"{status.detail}{percent(status)}"
+    detail = f": {status.detail}" if status.detail and status.state != "closed" else ""
     return f"{words}{detail}{percent(status)}"
 
 
 def percent(status: EngineStatus) -> str:
     """` · 45 %`, or nothing where the loading is not measured."""
-    if status.fraction is None or status.state not in _OPENING:
+    if status.fraction is None:
         return ""
     return f" · {round(100 * status.fraction)} %"
 
 
-def job_stage(view: JobView, status: EngineStatus, waiting: int) -> str:
-    """A job at this moment; `waiting` other jobs of this owner come after it."""
+def job_stage(view: JobView, status: EngineStatus, waiting: int, base: str = "") -> str:
+    """A job at this moment; `waiting` other jobs of this owner come after it.
+
+    `base` leads to the studio's root.
+    """
     if view.status == "failed":
         return _message("failed", "This did not work", view.error_message or "The job failed.")
     if view.status == "cancelled" and view.pictures:  # made before the stop: kept
-        return done_stage(view.pictures, view.request.count)
+        return done_stage(view.pictures, view.request.count, base)
     if view.status == "cancelled":
         return _message("stopped", "Stopped", "Nothing of this picture was saved.")
     if view.status == "done":
-        return done_stage(view.pictures, view.request.count) + warnings(view.warnings)
-    cells = _cells_at_work(view)
+        return done_stage(view.pictures, view.request.count, base) + warnings(view.warnings)
+    cells = _cells_at_work(view, base)
     ratio = view.request.width / view.request.height
     return (
         f"{_grid(cells, ratio, 'busy')}{_progress(view, status, waiting)}{warnings(view.warnings)}"
     )
 
 
-def done_stage(pictures: Sequence[Picture], count: int) -> str:
+def done_stage(pictures: Sequence[Picture], count: int, base: str = "") -> str:
     """The finished pictures of one job; some may have been deleted since."""
     if not pictures:
         return _message("stopped", "Nothing here any more", "These pictures were deleted.")
     first = pictures[0]
-    cells = [shot(picture, is_thumbnail=False) for picture in pictures]
+    cells = [shot(picture, is_thumbnail=False, base=base) for picture in pictures]
     steps = steps_words(first.request) + steps_made(pictures)
     facts = [f"{first.width} × {first.height} px", _seeds(pictures), steps]
     return (
@@ -75,14 +79,18 @@ def done_stage(pictures: Sequence[Picture], count: int) -> str:
 
 
 def idle_stage(
-    status: EngineStatus, latest: Sequence[Picture], examples: Sequence[str], model: str
+    status: EngineStatus,
+    latest: Sequence[Picture],
+    examples: Sequence[str],
+    model: str,
+    base: str = "",
 ) -> str:
     """What stands here before the first picture, or the latest pictures after a reload."""
     if status.state == "failed":
         cause = status.detail or "The cause is in the server's log."
         return _message("failed", "The model could not be loaded", cause)
     if latest:
-        return done_stage(latest, len(latest))
+        return done_stage(latest, len(latest), base)
     if is_opening(status):
         return _opening(status, model)
     return _empty(examples)
@@ -93,10 +101,12 @@ def _seeds(pictures: Sequence[Picture]) -> str:
     return f"seed {first}" if len(pictures) == 1 else f"seeds {first} to {last}"
 
 
-def _cells_at_work(view: JobView) -> list[str]:
+def _cells_at_work(view: JobView, base: str) -> list[str]:
     made = {picture.index: picture for picture in view.pictures}
     return [
-        shot(made[index], is_thumbnail=False) if index in made else _unfinished(view, index)
+        shot(made[index], is_thumbnail=False, base=base)
+        if index in made
+        else _unfinished(view, index)
         for index in range(view.request.count)
     ]
 
@@ -143,7 +153,7 @@ def progress_words(view: JobView, status: EngineStatus) -> str:
     if status.state == "failed":
         return f"It waits for the next start. {status_words(status)}"
     if view.status == "loading":
-        return "Starting"
+        return status_words(status) if status.detail else "Starting"
     if view.position:
         return f"In the queue, {view.position} before you"
     return "Next in the queue"

@@ -11,6 +11,7 @@ _MARK = (
     "stroke-width='2.6' stroke-linecap='round'/>"
     "<circle cx='12' cy='12' r='3.6' fill='currentColor'/></svg>"
 )
+Ways = tuple[tuple[str, str], ...]  # each model and the way to its page
 _THEME = (
     "<svg viewBox='0 0 24 24' aria-hidden='true'><circle cx='12' cy='12' r='7.5' fill='none' "
     "stroke='currentColor' stroke-width='2'/><path d='M12 4.5a7.5 7.5 0 0 1 0 15z' "
@@ -18,10 +19,7 @@ _THEME = (
 )
 
 
-Models = tuple[tuple[str, str], ...]  # name and the address of its page
-
-
-def topbar(status: EngineStatus, model: str, models: Models = ()) -> str:
+def topbar(status: EngineStatus, model: str, models: Ways = ()) -> str:
     """The whole bar; only the state changes from one rendering to the next."""
     kind = "opening" if is_opening(status) else status.state
     return (
@@ -36,7 +34,7 @@ def topbar(status: EngineStatus, model: str, models: Models = ()) -> str:
     )
 
 
-def _names(model: str, models: Models) -> str:
+def _names(model: str, models: Ways) -> str:
     """The model, or all of them with a way to the others' pages."""
     if len(models) < 2:
         return f"<span class='engine-model'>{escape(model)}</span>"

@@ -15,8 +15,9 @@ from studio.request import Draft, Notice, settle
 from studio.step_cache import CACHE_NAMES, UNSET, CacheChoice, CacheSetting, rule_from_dict
 from studio.ui.notes import plan_line, problem, seed_note, strength_words, told, warnings
 from studio.ui.owner import owner_of
+from studio.ui.paths import places
 from studio.ui.shots import file_name, shown_settings, strip
-from studio.ui.stage import done_stage, idle_stage, job_stage, progress_words
+from studio.ui.stage import done_stage, idle_stage, job_stage, progress_words, status_words
 from studio.ui.step_cache import choice_of, choices, own_rule
 from studio.ui.step_cache import note as cache_note
 from studio.ui.topbar import topbar
@@ -154,3 +155,47 @@ def test_no_owner_is_an_error_and_never_somebody() -> None:
     for state in ({}, {"owner": ""}, {"owner": None}):
         with pytest.raises(RuntimeError):
             owner_of(gr.Request(Request(scope | {"state": state})))
+
+
+def test_another_model_on_its_way_is_said_above_and_at_the_job_that_waits_for_it() -> None:
+    status = EngineStatus("ready", "FLUX.2-dev: Loading transformer (64.40 GB)", 0.4)
+    assert status_words(status) == "FLUX.2-dev: Loading transformer (64.40 GB) · 40 %"
+    assert "Loading transformer" in job_stage(view("loading"), status, 0)
+    assert "Step 2 of" in job_stage(view("running", step=2), status, 0)
+    assert status_words(EngineStatus("ready")) == "Ready"
+
+
+def test_the_bar_names_all_models_and_leads_to_the_others() -> None:
+    ways = (("first", "./"), ("a<b", "models/a-b/"))
+    bar = topbar(READY, "first", ways)
+    assert "<span class='engine-model' aria-current='page'>first</span>" in bar
+    assert "<a class='engine-model' href='models/a-b/'>a&lt;b</a>" in bar
+    assert "href" not in topbar(READY, "first", ways[:1])
+
+
+def test_pictures_are_found_from_the_page_of_another_model() -> None:
+    page = places(["first", "someone/second"])["someone/second"]
+    assert (page.path, page.base) == ("/models/second", "../../")
+    made = strip((PICTURE,), has_more=False, base=page.base)
+    assert "src='../../v1/images/id-1/thumbnail'" in made
+    assert "data-content='../../v1/images/id-1/content'" in made
+    done = job_stage(view("done", pictures=(PICTURE,)), READY, 0, page.base)
+    assert "src='../../v1/images/id-1/content'" in done
+
+
+def test_pages_have_different_paths_and_know_the_way_to_each_other() -> None:
+    found = places(["first", "a/x y", "b/x y", "…"])
+    assert [page.path for page in found.values()] == [
+        "/",
+        "/models/x-y",
+        "/models/x-y-2",
+        "/models/model",
+    ]
+    assert dict(found["first"].models) == {
+        "first": "./",
+        "a/x y": "models/x-y/",
+        "b/x y": "models/x-y-2/",
+        "…": "models/model/",
+    }
+    assert dict(found["a/x y"].models)["first"] == "../../"
+    assert dict(found["a/x y"].models)["b/x y"] == "../../models/x-y-2/"
