@@ -1,10 +1,11 @@
-"""FLUX.1-dev's full shape on one CUDA device: steps, predicted steps, decodes, and their floor.
+"""The full shapes of FLUX.1-dev and FLUX.2-dev on one CUDA device: steps, decodes, their floor.
 
 `sh benchmarks/gpu.sh` runs it. The weights are random bfloat16 numbers made on the device, so
 nothing is downloaded, and prompts are random numbers, too: neither matters to the time. Pictures
 are 1024 x 1024, drawn one at a time with the engine's own steps, once with diffusers' blocks as
-they come and once with each block compiled by torch. "balanced" has a threshold of 1 here, so that
-there are predicted steps to time: how many a real picture has, random weights cannot tell.
+they come and once with each block compiled by torch; FLUX.2's in eight steps. "balanced" has a
+threshold of 1 here, so that there are predicted steps to time: how many a real picture has, random
+weights cannot tell.
 
 Floors are operations over 790 TFLOP/s (`benchmarks.floor`). `--scale tiny --device cpu` tries the
 commands.
@@ -26,6 +27,8 @@ from benchmarks.report import json_line
 from benchmarks.untrained import (
     FLUX1_TRANSFORMER,
     FLUX1_VAE,
+    FLUX2_TRANSFORMER,
+    FLUX2_VAE,
     Config,
     random_prompt,
     untrained,
@@ -37,7 +40,7 @@ from pipelines.denoise import step_rows
 from pipelines.flux import Flux
 from pipelines.requests import RenderRequest
 from pipelines.row import Conditioning, Row, new_row
-from pipelines.specs import DEV, ModelSpec
+from pipelines.specs import DEV, FLUX2_DEV, ModelSpec
 
 RULES = {"off": OFF, "balanced": resolve("balanced", residual_threshold=1.0)}
 COUNTS = (1, 4, 8)  # pictures decoded together
@@ -53,6 +56,7 @@ class Scale:
 
 SCALES = {
     "full": Scale(DEV, FLUX1_TRANSFORMER, FLUX1_VAE),
+    "full-flux2": Scale(replace(FLUX2_DEV, default_steps=8), FLUX2_TRANSFORMER, FLUX2_VAE),
     "tiny": Scale(
         replace(DEV, native_width=64, native_height=64, default_steps=12, max_sequence_length=24),
         {
@@ -66,6 +70,22 @@ SCALES = {
             "axes_dims_rope": (4, 6, 6),
         },
         {**FLUX1_VAE, "block_out_channels": (8, 8, 8, 8), "norm_num_groups": 4},
+    ),
+    "tiny-flux2": Scale(
+        replace(
+            FLUX2_DEV, native_width=64, native_height=64, default_steps=8, max_sequence_length=24
+        ),
+        {
+            **FLUX2_TRANSFORMER,
+            "in_channels": 32,
+            "num_layers": 2,
+            "num_single_layers": 2,
+            "attention_head_dim": 16,
+            "num_attention_heads": 2,
+            "joint_attention_dim": 32,
+            "axes_dims_rope": (4, 4, 4, 4),
+        },
+        {"block_out_channels": (8, 8, 8, 8), "norm_num_groups": 4, "latent_channels": 8},
     ),
 }
 

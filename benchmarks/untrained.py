@@ -5,11 +5,14 @@ from typing import Any
 
 import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+from diffusers.models.autoencoders.autoencoder_kl_flux2 import AutoencoderKLFlux2
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel
+from diffusers.models.transformers.transformer_flux2 import Flux2Transformer2DModel
 from torch import nn
 
 from pipelines.flux import Flux, PromptEncoding
 from pipelines.flux1 import Flux1
+from pipelines.flux2 import Flux2
 from pipelines.specs import ModelSpec
 
 Config = Mapping[str, Any]
@@ -40,6 +43,9 @@ FLUX1_VAE: Config = {
     "use_quant_conv": False,
     "use_post_quant_conv": False,
 }
+# FLUX.2-dev has what diffusers' classes default to.
+FLUX2_TRANSFORMER: Config = {"guidance_embeds": True}
+FLUX2_VAE: Config = {}
 FLUX1_SCHEDULER: Config = {
     "use_dynamic_shifting": True,
     "base_shift": 0.5,
@@ -50,6 +56,12 @@ FLUX1_SCHEDULER: Config = {
 }
 
 
+CLASSES: Mapping[str, tuple[type[Flux], Any, Any]] = {
+    "flux1": (Flux1, FluxTransformer2DModel, AutoencoderKL),
+    "flux2": (Flux2, Flux2Transformer2DModel, AutoencoderKLFlux2),
+}
+
+
 def untrained(
     spec: ModelSpec,
     transformer: Config,
@@ -57,12 +69,13 @@ def untrained(
     *,
     device: str,
     dtype: torch.dtype = torch.float32,
-) -> Flux1:
+) -> Flux:
     """A model of that shape, made on the device itself; it has no text encoders."""
+    family, net_class, vae_class = CLASSES[spec.family]
     with torch.device("meta"):
-        modules: Any = FluxTransformer2DModel(**transformer), AutoencoderKL(**vae)
+        modules: Any = net_class(**transformer), vae_class(**vae)
     net, autoencoder = (_filled(module, device, dtype) for module in modules)
-    return Flux1(
+    return family(
         spec,
         transformer=net,
         vae=autoencoder,
@@ -82,6 +95,8 @@ def _filled(module: nn.Module, device: str, dtype: torch.dtype) -> Any:
             weights.normal_(0, 0.02)
         else:
             weights.fill_(float(name.endswith("weight")))
+    for name, values in module.named_buffers():  # of the batch norm that standardises latents
+        values.fill_(float(name.endswith("var")))
     return module
 
 
@@ -92,4 +107,5 @@ def random_prompt(model: Flux) -> PromptEncoding:
     shape = (model.spec.max_sequence_length, config["joint_attention_dim"])
     options: dict[str, Any] = {"device": model.device, "dtype": model.dtype}
     text = torch.randn(shape, **options)
-    return PromptEncoding(text, torch.randn(config["pooled_projection_dim"], **options))
+    pooled = config.get("pooled_projection_dim")
+    return PromptEncoding(text, None if pooled is None else torch.randn(pooled, **options))

@@ -8,23 +8,26 @@ from benchmarks.gpu import REPEATS, RULES, SCALES, decode_row, draw, picture_row
 from benchmarks.untrained import untrained
 from pipelines.cache_rules import OFF
 
-SCALE = SCALES["tiny"]
-SHAPE = SCALE.spec, SCALE.transformer, SCALE.vae
+
+@pytest.fixture(scope="module", params=["tiny", "tiny-flux2"])
+def scale(request):
+    return SCALES[request.param]
 
 
 @pytest.fixture(scope="module")
-def model():
-    return untrained(*SHAPE, device="cpu", dtype=torch.bfloat16)
+def model(scale):
+    shape = scale.spec, scale.transformer, scale.vae
+    return untrained(*shape, device="cpu", dtype=torch.bfloat16)
 
 
 @pytest.fixture(scope="module")
-def parts():
-    return parts_of(untrained(*SHAPE, device="meta"), 64, 64)
+def parts(scale):
+    return parts_of(untrained(scale.spec, scale.transformer, scale.vae, device="meta"), 64, 64)
 
 
 @torch.inference_mode()
-def test_every_step_is_timed_as_what_it_was(model):
-    steps = SCALE.spec.default_steps
+def test_every_step_is_timed_as_what_it_was(scale, model):
+    steps = scale.spec.default_steps
     off, balanced = (draw(model, rule) for rule in RULES.values())
     assert (len(off.computed_s), len(off.predicted_s)) == (steps, 0)
     assert len(balanced.computed_s) + len(balanced.predicted_s) == steps
@@ -46,3 +49,18 @@ def test_more_pictures_have_a_higher_floor(model, parts):
     assert four["floor_s"] == pytest.approx(4 * one["floor_s"])
     assert one["min_s"] <= one["median_s"] <= one["max_s"]
     assert REPEATS > 1 and OFF in RULES.values()
+
+
+@pytest.mark.parametrize(
+    "name, step_tflop, weights", [("full", 74.385, 11.9e9), ("full-flux2", 282.4, 32.2e9)]
+)
+def test_the_full_shapes_are_those_of_the_published_models(name, step_tflop, weights):
+    """Operations by hand for FLUX.2, 4,608 tokens of which 512 are text, width 6,144: 2 x 23.55e9
+    weights x 4,608 in single blocks, 2 x 3.93e9 x 4,608 in a stream of double ones, and
+    4 x 4,608^2 x 6,144 of attention in each of 56 blocks."""
+    scale = SCALES[name]
+    model = untrained(scale.spec, scale.transformer, scale.vae, device="meta")
+    count = sum(each.numel() for each in model.transformer.parameters())
+    assert count == pytest.approx(weights, rel=0.01)
+    parts = parts_of(model, 1024, 1024)
+    assert parts.step / 1e12 == pytest.approx(step_tflop, rel=0.01)
