@@ -33,12 +33,12 @@
     }
   };
 
-  // A file becomes the source picture by way of the upload button, like a chosen one.
-  const takeFile = (file) => {
+  // Files become the pictures by way of the upload button, like chosen ones.
+  const takeFiles = (files) => {
     const input = find("#source input[type=file]");
-    if (!file || !input) return;
+    if (!files.length || !input) return;
     const transfer = new DataTransfer();
-    transfer.items.add(file);
+    for (const file of input.multiple ? files : files.slice(0, 1)) transfer.items.add(file);
     input.files = transfer.files;
     input.dispatchEvent(new Event("change", { bubbles: true }));
   };
@@ -235,10 +235,10 @@
   }, true);
 
   document.addEventListener("paste", (event) => {
-    const file = [...(event.clipboardData?.files || [])].find((item) => item.type.startsWith("image/"));
-    if (!file) return;
+    const files = [...(event.clipboardData?.files || [])].filter((item) => item.type.startsWith("image/"));
+    if (!files.length) return;
     event.preventDefault();
-    takeFile(file);
+    takeFiles(files);
   });
   let dragged = 0; // enter and leave also fire for every child
   const drag = (by) => {
@@ -254,7 +254,7 @@
     event.preventDefault();
     event.stopPropagation();
     drag(-dragged);
-    takeFile(event.dataTransfer.files[0]);
+    takeFiles([...event.dataTransfer.files]);
   }, true);
 
   // The tab's title tells of a job to somebody who is elsewhere; a refused field is marked.

@@ -23,7 +23,7 @@ from studio.ui.step_cache import choices
 
 NO_GUIDANCE = "Off: this model takes no guidance, so the value would do nothing."
 GUIDANCE_IS_CFG = "Off: on this model guidance itself does it."
-LOOKS_ONLY = "Off: this model looks at your picture and draws a new one."
+LOOKS_ONLY = "Off: this model looks at what you show it and draws a new picture."
 LOSSLESS = "Off: PNG is lossless."
 NO_NEGATIVE = "Off: it acts only with something to avoid."
 DOUBLE_TIME = "Every step runs twice, so a picture takes twice the time."
@@ -95,7 +95,20 @@ class GuidanceControls:
 
 def add_picture(spec: ModelSpec) -> str:
     """The upload button's words while there is no picture."""
-    return "Start from a picture" if starts_from_uploads(spec) else "Show it a picture"
+    if starts_from_uploads(spec):
+        return "Start from a picture"
+    return "Show it pictures" if spec.max_references > 1 else "Show it a picture"
+
+
+def other_picture(spec: ModelSpec) -> str:
+    """The same while there is one."""
+    return "Other pictures" if spec.max_references > 1 else "Another picture"
+
+
+def _how_to_add(spec: ModelSpec) -> str:
+    if spec.max_references > 1:
+        return f"Choose or drop up to {spec.max_references}, or paste one"
+    return "Choose, drop or paste one"
 
 
 def build_source(spec: ModelSpec) -> SourceControls:
@@ -105,6 +118,7 @@ def build_source(spec: ModelSpec) -> SourceControls:
         upload = gr.UploadButton(
             add_picture(spec),
             file_types=["image"],
+            file_count="multiple" if spec.max_references > 1 else "single",
             type="filepath",
             elem_id="upload",
             variant="secondary",
@@ -112,7 +126,7 @@ def build_source(spec: ModelSpec) -> SourceControls:
         present = gr.Checkbox(elem_id="source-present", visible="hidden", show_label=False)
         with gr.Column(elem_id="source-empty") as empty:
             gr.HTML(
-                "<p class='note'>Choose, drop or paste one</p>",
+                f"<p class='note'>{_how_to_add(spec)}</p>",
                 apply_default_css=False,
                 js_on_load=None,
             )

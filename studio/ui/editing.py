@@ -9,7 +9,7 @@ from gradio.blocks import Block
 from studio.errors import StudioError
 from studio.jobs import Jobs
 from studio.request import PictureRequest
-from studio.roles import starts_from_uploads
+from studio.roles import Size, roles_of, starts_from_uploads
 from studio.ui.controls import (
     DOUBLE_TIME,
     GUIDANCE_IS_CFG,
@@ -17,6 +17,7 @@ from studio.ui.controls import (
     NO_NEGATIVE,
     WHEN_RANDOM,
     add_picture,
+    other_picture,
 )
 from studio.ui.form import (
     FIELDS,
@@ -36,7 +37,7 @@ from studio.ui.history import form_updates
 from studio.ui.layout import Page
 from studio.ui.notes import plan_line, plan_problem, problem, strength_note, told
 from studio.ui.sizes import CUSTOM, MATCH, areas
-from studio.ui.source import UploadLimits, read_upload, source_card, upload_size
+from studio.ui.source import Upload, UploadLimits, read_uploads, source_cards, upload_sizes
 from studio.ui.step_cache import choice_of
 from studio.ui.step_cache import note as cache_note
 
@@ -73,23 +74,25 @@ class Editing:
         line, request = self._plan(values, upload if is_present else None)
         return {self._page.plan: line} | self._acting(values, request)
 
-    def take_source(self, upload: str | None) -> Updates:
+    def take_source(self, upload: Upload) -> Updates:
         """Show an upload as the model will see it, or say why it cannot be used."""
         page, source = self._page, self._page.source
         if not upload:
             return self._without_source()
         try:
-            picture = read_upload(upload, self._limits)
+            pictures = read_uploads(upload, self._limits)
+            roles_of(len(pictures), self._offer.spec, None)
         except StudioError as error:
             return self._without_source() | {page.problem: problem(error)}
+        has_settings = len(pictures) == 1 and pictures[0].settings is not None
         return {
             page.problem: "",
             source.present: True,
-            source.card: source_card(picture),
+            source.card: source_cards(pictures),
             source.filled: gr.update(visible=True),
             source.empty: gr.update(visible=False),
-            source.upload: gr.update(label="Another picture"),
-            source.use_settings: gr.update(visible=picture.settings is not None),
+            source.upload: gr.update(label=other_picture(self._offer.spec)),
+            source.use_settings: gr.update(visible=has_settings),
             page.shape.shape: MATCH,
         }
 
@@ -99,16 +102,16 @@ class Editing:
         base = defaults(self._offer).shape
         return updates | ({self._page.shape.shape: base} if shape == MATCH else {})
 
-    def use_source_settings(self, upload: str | None) -> Updates:
+    def use_source_settings(self, upload: Upload) -> Updates:
         """Fill the form with the settings inside the upload, and let the upload go."""
         page = self._page
         try:
-            settings = read_upload(upload, self._limits).settings if upload else None
+            pictures = read_uploads(upload, self._limits)
         except StudioError as error:
             return self._without_source() | {page.problem: problem(error)}
-        if settings is None:
+        if not pictures or pictures[0].settings is None:
             return self._without_source()
-        values = from_settings(settings, self._offer)
+        values = from_settings(pictures[0].settings, self._offer)
         said = told("The settings from that file are in the form now.")
         return self._without_source() | form_updates(page, values) | {page.problem: said}
 
@@ -126,25 +129,26 @@ class Editing:
             source.empty: gr.update(visible=True),
         }
 
-    def _plan(self, values: FormValues, upload: str | None) -> tuple[str, PictureRequest | None]:
+    def _plan(self, values: FormValues, upload: Upload) -> tuple[str, PictureRequest | None]:
         spec = self._offer.spec
         try:
-            size = self._source_size(upload)
+            sizes = self._source_sizes(upload)
             prompt = values.prompt.strip() or "…"  # the size is planned before there is a prompt
             # A seed changes nothing here; a wrong one is said when it is handed in.
             asked = replace(values, prompt=prompt, seed_mode=RANDOM)
-            draft = draft_of(asked, spec, size)
+            draft = draft_of(asked, spec, sizes)
             request, _ = self._jobs.plan(draft)
         except StudioError as error:
             return plan_problem(error), None
-        return plan_line(request, asked_size(values), size, spec.size_multiple), request
+        first = sizes[0] if sizes else None
+        return plan_line(request, asked_size(values), first, spec.size_multiple), request
 
-    def _source_size(self, upload: str | None) -> tuple[int, int] | None:
-        """None for a file that `take_source` refuses: it says so, and there is no source."""
+    def _source_sizes(self, upload: Upload) -> tuple[Size, ...]:
+        """None for files that `take_source` refuses: it says so, and there is no source."""
         try:
-            return upload_size(upload, self._limits) if upload else None
+            return upload_sizes(upload, self._limits)
         except StudioError:
-            return None
+            return ()
 
     def _acting(self, values: FormValues, request: PictureRequest | None) -> Updates:
         page = self._page

@@ -17,7 +17,7 @@ from studio.request import (
     SEED_LIMIT,
     Draft,
 )
-from studio.roles import starts_from_uploads
+from studio.roles import Size, starts_from_uploads
 from studio.step_cache import CACHE_NAMES, CacheSetting, rule_from_dict
 from studio.ui.sizes import CUSTOM, MATCH, RATIOS, areas, shape_of, size_of
 from studio.ui.step_cache import choice_of, own_rule
@@ -102,9 +102,9 @@ def received(values: Sequence[Any], offer: Offer) -> FormValues:
     return replace(base, **sent | sizes)
 
 
-def draft_of(values: FormValues, spec: ModelSpec, source_size: tuple[int, int] | None) -> Draft:
+def draft_of(values: FormValues, spec: ModelSpec, sizes: tuple[Size, ...] = ()) -> Draft:
     """What the form asks for. Raises `BadRequest` for a size or a seed that is no number."""
-    width, height = _size(values, spec, source_size)
+    width, height = _size(values, spec, sizes[0] if sizes else None)
     negative = values.negative_prompt.strip()
     return Draft(
         prompt=values.prompt,
@@ -115,12 +115,12 @@ def draft_of(values: FormValues, spec: ModelSpec, source_size: tuple[int, int] |
         steps=round(values.steps),
         guidance_scale=values.guidance_scale if spec.has_guidance else None,
         true_cfg_scale=values.true_cfg_scale if negative and has_own_cfg(spec) else None,
-        strength=values.strength if source_size and starts_from_uploads(spec) else None,
+        strength=values.strength if sizes and starts_from_uploads(spec) else None,
         seed=_seed(values.seed) if values.seed_mode == FIXED else None,
         count=values.count,
         output_format=values.output_format,
         quality=None if values.output_format == "png" else round(values.quality),
-        picture_sizes=(source_size,) if source_size else (),
+        picture_sizes=sizes,
         cache=choice_of(values.cache, values.cache_rule),
     )
 
@@ -180,9 +180,7 @@ def asked_size(values: FormValues) -> tuple[float | None, float | None] | None:
     return (values.width, values.height) if values.shape == CUSTOM else None
 
 
-def _size(
-    values: FormValues, spec: ModelSpec, source_size: tuple[int, int] | None
-) -> tuple[int, int]:
+def _size(values: FormValues, spec: ModelSpec, source_size: Size | None) -> Size:
     if values.shape != CUSTOM:
         if values.shape == MATCH and source_size is None:
             return spec.native_width, spec.native_height

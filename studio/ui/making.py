@@ -24,7 +24,7 @@ from studio.ui.notes import problem, seed_note
 from studio.ui.owner import owner_of
 from studio.ui.paths import Place
 from studio.ui.shots import strip
-from studio.ui.source import UploadLimits, read_upload
+from studio.ui.source import Upload, UploadLimits, read_uploads
 from studio.ui.stage import idle_stage, is_opening, job_stage
 from studio.ui.topbar import topbar
 
@@ -130,11 +130,12 @@ class Making:
                 while view := await asyncio.wait_for(anext(watch, None), until - time.monotonic()):
                     yield view
 
-    def _submit(self, values: FormValues, upload: str | None, owner: str) -> JobView:
-        picture = read_upload(upload, self._limits) if upload else None
-        draft = draft_of(values, self._offer.spec, picture.size if picture else None)
-        pictures = [picture.pixels] if picture else []
-        return self._jobs.submit(draft, owner=owner, origin="page", pictures=pictures)
+    def _submit(self, values: FormValues, upload: Upload, owner: str) -> JobView:
+        pictures = read_uploads(upload, self._limits)
+        sizes = tuple(picture.size for picture in pictures)
+        draft = draft_of(values, self._offer.spec, sizes)
+        pixels = [picture.pixels for picture in pictures]
+        return self._jobs.submit(draft, owner=owner, origin="page", pictures=pixels)
 
     def _active(self, owner: str) -> list[JobView]:
         """Only the page's own: a program's thousand jobs do not belong on the stage."""

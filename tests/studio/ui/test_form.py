@@ -27,7 +27,7 @@ WITHOUT_GUIDANCE = replace(SPEC, guidance="none")
 
 
 def test_an_untouched_form_asks_for_the_models_defaults() -> None:
-    request, notices = settle(draft_of(BASE, SPEC, None), SPEC, max_images=4)
+    request, notices = settle(draft_of(BASE, SPEC), SPEC, max_images=4)
     assert (request.width, request.height) == (SPEC.native_width, SPEC.native_height)
     assert (request.steps, request.count) == (SPEC.default_steps, 1)
     assert request.output_format == "jpeg"
@@ -35,7 +35,7 @@ def test_an_untouched_form_asks_for_the_models_defaults() -> None:
 
 
 def test_what_does_not_act_is_not_sent() -> None:
-    draft = draft_of(replace(BASE, output_format="png"), WITHOUT_GUIDANCE, None)
+    draft = draft_of(replace(BASE, output_format="png"), WITHOUT_GUIDANCE)
     assert draft.guidance_scale is None and draft.strength is None
     assert draft.true_cfg_scale is None and draft.quality is None and draft.seed is None
     _request, notices = settle(draft, WITHOUT_GUIDANCE, max_images=4)
@@ -45,19 +45,19 @@ def test_what_does_not_act_is_not_sent() -> None:
 @pytest.mark.parametrize("text", ["", "abc", "-1", "1.5", "4294967296", "9" * 5000, "１２"])
 def test_a_seed_that_is_no_seed_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="seed") as refused:
-        draft_of(replace(BASE, seed_mode=FIXED, seed=text), SPEC, None)
+        draft_of(replace(BASE, seed_mode=FIXED, seed=text), SPEC)
     assert refused.value.param == "seed"
 
 
 def test_large_seeds_keep_every_digit() -> None:
-    draft = draft_of(replace(BASE, seed_mode=FIXED, seed=" 4,294,967,295 "), SPEC, None)
+    draft = draft_of(replace(BASE, seed_mode=FIXED, seed=" 4,294,967,295 "), SPEC)
     assert draft.seed == 4294967295
 
 
 @pytest.mark.parametrize("width", [None, float("nan"), float("inf")])
 def test_a_width_that_is_no_number_is_refused(width: float | None) -> None:
     with pytest.raises(BadRequest) as refused:
-        draft_of(replace(BASE, shape="custom", width=width), SPEC, None)
+        draft_of(replace(BASE, shape="custom", width=width), SPEC)
     assert refused.value.param == "width"
 
 
@@ -75,9 +75,9 @@ def test_a_request_comes_back_as_the_same_request() -> None:
         guidance_scale=4.5,
         cache="fast",
     )
-    request, _ = settle(draft_of(form, SPEC, None), SPEC, max_images=4)
+    request, _ = settle(draft_of(form, SPEC), SPEC, max_images=4)
     again = from_settings(request.to_dict(), OFFER)
-    assert settle(draft_of(again, SPEC, None), SPEC, max_images=4)[0] == request
+    assert settle(draft_of(again, SPEC), SPEC, max_images=4)[0] == request
 
 
 def test_settings_from_anywhere_become_possible_ones() -> None:
@@ -155,4 +155,4 @@ def test_a_kept_rule_that_is_none_does_no_harm(kept: str) -> None:
 def draft_cache(values: FormValues) -> CacheRule:
     """The rule that a form asks for."""
     form = replace(values, prompt="an apple")
-    return settle(draft_of(form, SPEC, None), SPEC, max_images=4)[0].cache
+    return settle(draft_of(form, SPEC), SPEC, max_images=4)[0].cache
