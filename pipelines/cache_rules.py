@@ -82,8 +82,8 @@ class CacheRule:
                 raise CacheValueError(field, f"{field} must be {limit}, not {value!r}.")
 
 
-# `balanced` and `fast` on the embedded model, 28 steps, sixteen prompts: 39 % of the steps computed
-# at a median of 44 dB to the picture without a cache, and 31 % at 35 dB.
+# `balanced` and `fast` on the embedded model, 28 steps, 32 prompts: 36 % of the steps computed at a
+# median of 36 dB to the picture without a cache, and 29 % at 30 dB (docs/performance.md).
 # The last two have threshold, interval, warm-up and order as others publish them, who compare with
 # the step before instead of the last computed one, predict the last step, too, and have no reach.
 PRESETS = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from diffusers.models.modeling_utils import ModelMixin
+from diffusers.utils import logging as diffusers_logging
 from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -41,7 +42,8 @@ def load(
     repository cannot be had; LoadFailed, naming the file, where a folder is broken or holds another
     family; OutOfMemory where the device cannot hold it.
     """
-    transformers_logging.disable_progress_bar()  # `on_progress` is the one that people see
+    for library in (transformers_logging, diffusers_logging):
+        library.disable_progress_bar()  # `on_progress` is the one that people see
     device = find_device(str(device))
     way = Way(device, dtype or default_dtype(device))
     check_dtype(device, way.dtype)

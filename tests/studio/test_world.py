@@ -29,10 +29,11 @@ def test_the_file_of_the_training_is_taken(tmp_path: Path) -> None:
         assert rows == json.loads(json.dumps(told[key])), key
 
 
-def test_the_shipped_file_is_whole() -> None:
-    assert (EMBEDDED_FOLDER / "world.json").is_file() == (
-        read_world(str(EMBEDDED_FOLDER)) is not None
-    )
+def test_the_shipped_file_is_what_the_grammar_writes() -> None:
+    shipped = json.loads((EMBEDDED_FOLDER / "world.json").read_text(encoding="utf-8"))
+    assert shipped == json.loads(json.dumps(training_world.describe()))
+    world = read_world(str(EMBEDDED_FOLDER))
+    assert world is not None and len(world.objects) >= 150
 
 
 @pytest.mark.parametrize("source", ["black-forest-labs/FLUX.1-dev", "", "no/such/folder"])
