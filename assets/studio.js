@@ -147,7 +147,7 @@
       source: async () => {
         const blob = await (await fetch(content)).blob();
         find("#view").close();
-        takeFile(new File([blob], name, { type: blob.type }));
+        takeFiles([new File([blob], name, { type: blob.type })]);
       },
       delete: () => removePicture(button, picture),
     };
