@@ -210,5 +210,5 @@
     if (event.target.closest("#generate") && matchMedia("(max-width: 860px)").matches) open(false);
   });
   document.addEventListener("input", (event) => event.target.closest("#world-tray") && filter());
-  document.addEventListener("keydown", (event) => event.target.closest?.("#world-tray") && onKey(event));
+  document.addEventListener("keydown", (event) => event.target.closest?.("#world-tray, .world-toggle") && onKey(event));
 })();

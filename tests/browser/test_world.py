@@ -170,6 +170,10 @@ def test_the_keyboard_does_it_all(world_studio: RunningStudio, open_page: OpenPa
     page.keyboard.press("Escape")
     expect(page.locator("#world-tray")).to_be_hidden()
     expect(toggle).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#world-tray")).to_be_visible()
+    page.keyboard.press("Escape")  # from the button that opened it, too
+    expect(page.locator("#world-tray")).to_be_hidden()
 
 
 def test_on_a_phone_the_tray_leaves_prompt_and_button_in_place(
