@@ -7,7 +7,6 @@ but for a single row, which PyTorch always compiles apart.
 
 from collections.abc import Iterable
 
-import torch
 from torch import nn
 
 from pipelines.flux import Flux
@@ -25,8 +24,3 @@ def compile_blocks(model: Flux, backend: str = "inductor") -> None:
 def blocks_of(model: Flux) -> Iterable[nn.Module]:
     net = model.transformer
     return (*net.transformer_blocks, *net.single_transformer_blocks)
-
-
-def graphs_compiled() -> int:
-    """Since the last `torch._dynamo.reset()`, in this process."""
-    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])

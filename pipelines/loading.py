@@ -19,7 +19,7 @@ from pipelines.errors import LoadFailed
 from pipelines.families import FAMILIES, Family, Way
 from pipelines.flux import Flux
 from pipelines.hub import OnProgress, download
-from pipelines.placement import Placement, bytes_of_weights, fits_beside, free_bytes, place, put
+from pipelines.placement import Placement, bytes_of_weights, free_bytes, place, put
 from pipelines.specs import Memory, ModelSpec, read_json
 
 log = logging.getLogger(__name__)
@@ -70,21 +70,23 @@ def load(
     return model
 
 
-def has_room(
+def weights_bytes(
     model_spec: ModelSpec,
     *,
     device: torch.device | str = "auto",
     dtype: torch.dtype | None = None,
     token: str | None = None,
     on_progress: OnProgress,
-) -> bool:
-    """Whether `load` would hold all weights beside what is loaded; downloads what is not here.
+) -> int:
+    """What all weights of a model take once loaded; downloads those that are not here.
 
     Raises as `load` does before it reads weights.
     """
-    device = find_device(str(device))
-    family, folder = FAMILIES[model_spec.family], locate(model_spec, token, on_progress)
-    return fits_beside(held_sizes(folder, family, dtype or default_dtype(device)), device)
+    folder = locate(model_spec, token, on_progress)
+    held = held_sizes(
+        folder, FAMILIES[model_spec.family], dtype or default_dtype(find_device(str(device)))
+    )
+    return sum(held.values())
 
 
 def locate(model_spec: ModelSpec, token: str | None, on_progress: OnProgress) -> Path:

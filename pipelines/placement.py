@@ -36,12 +36,12 @@ def free_bytes(device: torch.device) -> int | None:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
 
 
-def fits_beside(sizes: Mapping[str, int], device: torch.device) -> bool:
-    """Whether a model can be held whole beside what is loaded, on the device or in main memory."""
+def fits_beside(weights: int, device: torch.device) -> bool:
+    """Whether these bytes can be held beside what is loaded, on the device or in main memory."""
     free = free_bytes(device)
     if free is None:
-        return sum(sizes.values()) * SPARE <= psutil.virtual_memory().available
-    return sum(sizes.values()) + WORKING_BYTES <= free
+        return weights * SPARE <= psutil.virtual_memory().available
+    return weights + WORKING_BYTES <= free
 
 
 def place(name: str, sizes: Mapping[str, int], free: int | None, memory: Memory) -> Placement:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
@@ -87,10 +88,11 @@ def _open_models(config: WorkerConfig, tell: Callable[[EngineEvent], None]) -> "
     """The models with the first one loaded."""
     import torch
 
-    from pipelines.devices import poison_fresh_memory
+    from pipelines.devices import find_device, poison_fresh_memory
     from pipelines.engine import PictureEngine
-    from pipelines.loading import has_room, load
+    from pipelines.loading import load, weights_bytes
     from pipelines.model_set import ModelSet
+    from pipelines.placement import fits_beside
 
     if config.debug_poison:
         poison_fresh_memory()
@@ -120,8 +122,12 @@ def _open_models(config: WorkerConfig, tell: Callable[[EngineEvent], None]) -> "
             tell(EngineStatus("ready"))
         return engine
 
+    @cache  # asked in each tick while drawing models are waited for
+    def needed(spec: ModelSpec) -> int:
+        return weights_bytes(spec, **options, on_progress=progress_of(spec))
+
     def fits(spec: ModelSpec) -> bool:
-        return has_room(spec, **options, on_progress=progress_of(spec))
+        return fits_beside(needed(spec), find_device(config.device))
 
     models = ModelSet(config.specs, open_engine, fits)
     models.open(first.name)

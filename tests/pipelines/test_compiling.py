@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.compiling import compile_blocks, graphs_compiled
+from pipelines.compiling import compile_blocks
 from pipelines.flux import Flux
 from pipelines.loading import load
 from pipelines.requests import RenderRequest
@@ -28,6 +28,11 @@ def fresh():
     torch._dynamo.utils.counters.clear()
     yield
     torch._dynamo.reset()
+
+
+def graphs_compiled() -> int:
+    """Since `fresh`."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
 def loaded(folder: Path, **options) -> Flux:

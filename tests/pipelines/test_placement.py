@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +11,16 @@ from diffusers.hooks.group_offloading import ModuleGroup
 from safetensors.torch import save_file
 
 from pipelines.errors import LoadFailed, OutOfMemory
-from pipelines.loading import load
-from pipelines.placement import GB, WORKING_BYTES, Placement, bytes_of_weights, place
+from pipelines.loading import load, weights_bytes
+from pipelines.placement import (
+    GB,
+    SPARE,
+    WORKING_BYTES,
+    Placement,
+    bytes_of_weights,
+    fits_beside,
+    place,
+)
 from pipelines.requests import RenderRequest
 from pipelines.specs import find_spec
 from tests.pipelines.reference import photo, row_of, run
@@ -103,3 +112,26 @@ def test_a_streamed_model_draws_the_same(name, request, monkeypatch, caplog):
     (ours,) = run(streamed, [row_of(streamed, asked)])
     assert torch.equal(ours, expected)
     assert len(brought) > 2 * len(list(streamed.transformer.transformer_blocks))
+
+
+def test_a_second_model_fits_where_its_weights_and_what_works_beside_them_do(monkeypatch):
+    device = torch.device("cuda:0")
+    monkeypatch.setattr("pipelines.placement.free_bytes", lambda device: 30 * GB)
+    assert fits_beside(30 * GB - WORKING_BYTES, device)
+    assert not fits_beside(30 * GB - WORKING_BYTES + 1, device)
+
+
+def test_on_a_cpu_main_memory_is_what_is_asked(monkeypatch):
+    memory = SimpleNamespace(available=3 * GB)
+    monkeypatch.setattr("pipelines.placement.psutil.virtual_memory", lambda: memory)
+    assert fits_beside(int(3 * GB / SPARE), torch.device("cpu"))
+    assert not fits_beside(int(3 * GB / SPARE) + 2, torch.device("cpu"))
+
+
+def test_what_a_model_needs_is_what_its_modules_hold(tiny_folder, tiny):
+    needed = weights_bytes(
+        find_spec(str(tiny_folder)), device="cpu", on_progress=lambda what, share: None
+    )
+    modules = (tiny.transformer, tiny.vae, tiny.prompts.clip, tiny.prompts.t5)
+    held = sum(each.nbytes for module in modules for each in module.parameters())
+    assert needed == pytest.approx(held, rel=0.01)
