@@ -155,7 +155,7 @@ def _computed(model: Flux, begun: Begun, places: list[int]) -> Tensor:
     assert state is not None
     if len(places) < len(state.picture):
         state = state.take(places)
-    return model.out(model.tail(state), state.modulation)
+    return model.velocity(state)
 
 
 def _foreseen(begun: Begun, sequence: int) -> Tensor:

@@ -7,29 +7,20 @@ configurations.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from pipelines.graphs import Function, Graphs, Outputs
+from pipelines.grid import Grid, pack, unpack
 from pipelines.requests import Pixels
 from pipelines.specs import ModelSpec
 
-PATCH = 2  # a token is 2 x 2 latents, in every FLUX checkpoint
 MAX_ROPES = 32  # a 1024 x 1024 one takes 4.7 MB
-
-
-class Grid(NamedTuple):
-    """Tokens of a picture, down and across."""
-
-    height: int
-    width: int
-
-    @property
-    def tokens(self) -> int:
-        return self.height * self.width
 
 
 class PromptLength(NamedTuple):
@@ -82,9 +73,14 @@ class HeadState:
     text: Tensor  # [rows, text, width]
     modulation: Tensor  # [rows, width]: time, guidance and, in some families, the pooled prompt
     rope: tuple[Tensor, Tensor]  # cosines and sines, each [all tokens, head]
-    tokens: int  # of the picture that is made
+    grids: tuple[Grid, ...]  # of the picture that is made, then of its references
     # What the block added to the picture that is made, [rows, tokens, width] in float32.
     residual: Tensor | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Of the picture that is made."""
+        return self.grids[0].tokens
 
     def take(self, rows: Sequence[int]) -> Self:
         """The same of these rows alone; their residual is left out."""
@@ -92,7 +88,7 @@ class HeadState:
         picture, text, modulation = (
             x.index_select(0, index) for x in (self.picture, self.text, self.modulation)
         )
-        return type(self)(picture, text, modulation, self.rope, self.tokens)
+        return type(self)(picture, text, modulation, self.rope, self.grids)
 
 
 class Flux(ABC):
@@ -115,6 +111,7 @@ class Flux(ABC):
         self.scheduler_config = scheduler_config
         self.device = device  # where it computes: weights may wait elsewhere
         self.dtype: torch.dtype = transformer.dtype
+        self.graphs: Graphs | None = None  # set where small forwards are to be recorded
         self._ropes: dict[tuple[int, tuple[Grid, ...]], tuple[Tensor, Tensor]] = {}
 
     def grid(self, width: int, height: int) -> Grid:
@@ -182,17 +179,62 @@ class Flux(ABC):
         wants_residual: bool = False,
     ) -> HeadState:
         """Embeddings and the first block."""
-        net = self.transformer
         shown, grids = _with_references(latents, grid, references)
-        embedded = net.x_embedder(shown.to(self.dtype))
-        text = net.context_embedder(torch.stack([prompt.text for prompt in prompts]))
-        modulation = self._modulation(sigmas, guidance, prompts)
+        text = torch.stack([prompt.text for prompt in prompts])
+        pooled = [prompt.pooled for prompt in prompts if prompt.pooled is not None]
+        inputs = [shown, text, sigmas, guidance, *([torch.stack(pooled)] if pooled else [])]
         rope = self._rope(text.shape[1], grids)
+        function = partial(self._head, rope, grid.tokens, wants_residual)
+        key = ("head", text.shape[1], grids, wants_residual)
+        picture, text, modulation, residual = self._recorded(key, function, inputs, rope)
+        assert picture is not None and text is not None and modulation is not None
+        return HeadState(picture, text, modulation, rope, grids, residual)
+
+    def _head(
+        self,
+        rope: tuple[Tensor, Tensor],
+        tokens: int,
+        wants_residual: bool,
+        shown: Tensor,
+        text: Tensor,
+        sigmas: Tensor,
+        guidance: Tensor,
+        pooled: Tensor | None = None,
+    ) -> Outputs:
+        net = self.transformer
+        embedded = net.x_embedder(shown.to(self.dtype))
+        text = net.context_embedder(text)
+        modulation = self._modulation(sigmas, guidance, pooled)
         text, picture = self._first_block(embedded, text, modulation, rope)
-        tokens, residual = grid.tokens, None
+        residual = None
         if wants_residual:
             residual = picture[:, :tokens].float() - embedded[:, :tokens].float()
-        return HeadState(picture, text, modulation, rope, tokens, residual)
+        return picture, text, modulation, residual
+
+    def velocity(self, state: HeadState) -> Tensor:
+        """The rest of the forward: `tail`, then `out`."""
+
+        def rest(picture: Tensor, text: Tensor, modulation: Tensor) -> Outputs:
+            given = replace(state, picture=picture, text=text, modulation=modulation)
+            return (self.out(self.tail(given), modulation),)
+
+        inputs = [state.picture, state.text, state.modulation]
+        key = ("rest", state.text.shape[1], state.grids)
+        (velocity,) = self._recorded(key, rest, inputs, state.rope)
+        assert velocity is not None
+        return velocity
+
+    def _recorded(
+        self,
+        key: Hashable,
+        function: Function,
+        inputs: Sequence[Tensor],
+        rope: tuple[Tensor, Tensor],
+    ) -> Outputs:
+        """By a recording, where there are any; the angles have one row a token."""
+        if self.graphs is None:
+            return function(*inputs)
+        return self.graphs.run(key, function, inputs, len(rope[0]))
 
     @abstractmethod
     def tail(self, state: HeadState) -> Tensor:
@@ -204,9 +246,7 @@ class Flux(ABC):
         return net.proj_out(net.norm_out(picture, modulation)).float()
 
     @abstractmethod
-    def _modulation(
-        self, sigmas: Tensor, guidance: Tensor, prompts: Sequence[PromptEncoding]
-    ) -> Tensor:
+    def _modulation(self, sigmas: Tensor, guidance: Tensor, pooled: Tensor | None) -> Tensor:
         """`[rows, width]`"""
 
     @abstractmethod
@@ -254,24 +294,3 @@ def _with_references(
     rows = [torch.cat([each.latents for each in row]) for row in references]
     grids = tuple(each.grid for each in references[0])
     return torch.cat([latents, torch.stack(rows)], dim=1), (grid, *grids)
-
-
-def places(grid: Grid) -> tuple[Tensor, Tensor]:
-    """Row and column of every token of a grid, each `[tokens]`."""
-    down, across = torch.meshgrid(
-        torch.arange(grid.height), torch.arange(grid.width), indexing="ij"
-    )
-    return down.flatten(), across.flatten()
-
-
-def pack(latents: Tensor) -> Tensor:
-    """`[channels, height, width]` to tokens `[tokens, channels * 4]`, each of 2 x 2 latents."""
-    channels, height, width = latents.shape
-    x = latents.view(channels, height // PATCH, PATCH, width // PATCH, PATCH)
-    return x.permute(1, 3, 0, 2, 4).reshape(-1, channels * PATCH * PATCH)
-
-
-def unpack(latents: Tensor, grid: Grid) -> Tensor:
-    """Tokens `[rows, tokens, channels * 4]` to `[rows, channels, height, width]`."""
-    x = latents.unflatten(1, grid).unflatten(3, (-1, PATCH, PATCH))
-    return x.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)

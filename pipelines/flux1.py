@@ -7,17 +7,8 @@ import torch
 from torch import Tensor
 
 from pipelines import schedule
-from pipelines.flux import (
-    PATCH,
-    Flux,
-    Grid,
-    HeadState,
-    PictureEncoding,
-    PromptEncoding,
-    pack,
-    places,
-    run_block,
-)
+from pipelines.flux import Flux, HeadState, PictureEncoding, run_block
+from pipelines.grid import PATCH, Grid, pack, places
 
 
 class Flux1(Flux):
@@ -67,10 +58,7 @@ class Flux1(Flux):
         block = self.transformer.transformer_blocks[0]
         return _run("transformer_blocks.0", block, text, picture, modulation, rope)
 
-    def _modulation(
-        self, sigmas: Tensor, guidance: Tensor, prompts: Sequence[PromptEncoding]
-    ) -> Tensor:
-        pooled = torch.stack([prompt.pooled for prompt in prompts if prompt.pooled is not None])
+    def _modulation(self, sigmas: Tensor, guidance: Tensor, pooled: Tensor | None) -> Tensor:
         time = self._times(sigmas)
         if not self.transformer.config["guidance_embeds"]:
             return self.transformer.time_text_embed(time, pooled)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from pipelines import schedule
-from pipelines.flux import Flux, Grid, HeadState, PictureEncoding, PromptEncoding, places, run_block
+from pipelines.flux import Flux, HeadState, PictureEncoding, run_block
+from pipelines.grid import Grid, places
 
 REFERENCE_GAP = 10  # between the time coordinates of the picture and its references
 
@@ -83,9 +84,7 @@ class Flux2(Flux):
         of_picture = net.double_stream_modulation_img(modulation)
         return of_picture, net.double_stream_modulation_txt(modulation)
 
-    def _modulation(
-        self, sigmas: Tensor, guidance: Tensor, prompts: Sequence[PromptEncoding]
-    ) -> Tensor:
+    def _modulation(self, sigmas: Tensor, guidance: Tensor, pooled: Tensor | None) -> Tensor:
         # Without a guidance embedding the module leaves the guidance unread.
         time = self._times(sigmas)
         return self.transformer.time_guidance_embed(time, guidance.to(self.dtype) * 1000)

@@ -18,6 +18,7 @@ from pipelines.devices import check_dtype, default_dtype, find_device
 from pipelines.errors import LoadFailed
 from pipelines.families import FAMILIES, Family, Way
 from pipelines.flux import Flux
+from pipelines.graphs import CudaRecorder, Graphs
 from pipelines.hub import OnProgress, download
 from pipelines.placement import Placement, bytes_of_weights, free_bytes, place, put
 from pipelines.specs import Memory, ModelSpec, read_json
@@ -66,6 +67,8 @@ def load(
         log.warning("The transformer is streamed layer by layer, so it is not compiled.")
     elif compiles:
         compile_blocks(model)
+        if device.type == "cuda":
+            model.graphs = Graphs(model.transformer, CudaRecorder(device))
     on_progress("Ready", 1.0)
     return model
 

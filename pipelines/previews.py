@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pipelines.decode import to_pixels
 from pipelines.failures import Failure, attempt
-from pipelines.flux import Flux, unpack
+from pipelines.flux import Flux
+from pipelines.grid import unpack
 from pipelines.requests import Pixels
 from pipelines.row import Row
 

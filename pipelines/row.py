@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from pipelines.first_block import SequenceCache
-from pipelines.flux import Flux, Grid, PictureEncoding, PromptEncoding, Reference
+from pipelines.flux import Flux, PictureEncoding, PromptEncoding, Reference
+from pipelines.grid import Grid
 from pipelines.requests import RenderRequest
 
 GroupKey = tuple[Grid, int, tuple[Grid, ...]]

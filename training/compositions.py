@@ -32,32 +32,33 @@ SETTINGS = ("night sky", "grass", "sea", "snow", "desert")
 POSITIONS: dict[str, tuple[float, float]] = {
     "": (0.5, 0.5),
     "centre": (0.5, 0.5),
-    "left": (0.26, 0.5),
-    "right": (0.74, 0.5),
-    "top": (0.5, 0.26),
-    "bottom": (0.5, 0.74),
-    "top left": (0.26, 0.26),
-    "top right": (0.74, 0.26),
-    "bottom left": (0.26, 0.74),
-    "bottom right": (0.74, 0.74),
+    "left": (0.25, 0.5),
+    "right": (0.75, 0.5),
+    "top": (0.5, 0.25),
+    "bottom": (0.5, 0.75),
+    "top left": (0.25, 0.25),
+    "top right": (0.75, 0.25),
+    "bottom left": (0.25, 0.75),
+    "bottom right": (0.75, 0.75),
 }
-# Side of the object as a fraction of the picture's shorter side: lowest and highest.
+# Side of the object as a fraction of the picture's shorter side: lowest and highest. On the grid of
+# the tokens only three sides are drawn (``drawing.cells_of``); where nothing is said, two of them.
 SIZES: dict[str, tuple[float, float]] = {
-    "": (0.60, 0.78),
-    "small": (0.25, 0.36),
-    "medium": (0.46, 0.54),
-    "large": (0.82, 0.92),
+    "": (0.40, 0.72),
+    "small": (0.20, 0.27),
+    "medium": (0.40, 0.50),
+    "large": (0.62, 0.72),
 }
 AT_EDGE = (0.40, 0.50)  # an object without a size word that stands at a side
-IN_PAIR = (0.36, 0.47)  # each of two objects
+IN_PAIR = (0.36, 0.46)  # each of two objects
 IN_TRIO = (0.33, 0.42)  # each of three
-PAIR_SIZES = {"": IN_PAIR, "small": (0.22, 0.28), "large": (0.46, 0.50)}
+PAIR_SIZES = {"": IN_PAIR, "small": (0.20, 0.26), "large": (0.44, 0.48)}
 # How the things stand, and their centres. "some": two or three of one kind.
 ARRANGEMENTS = ("single", "beside", "above", "some")
-BESIDE = ((0.26, 0.5), (0.74, 0.5))
-ABOVE = ((0.5, 0.26), (0.5, 0.74))
-TRIO = ((0.5, 0.26), (0.26, 0.74), (0.74, 0.74))
-JITTER = 0.06
+BESIDE = ((0.25, 0.5), (0.75, 0.5))
+ABOVE = ((0.5, 0.25), (0.5, 0.75))
+TRIO = ((0.5, 0.25), (0.25, 0.75), (0.75, 0.75))
+JITTER = 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,10 @@ class Mix:
     gradient: float = 0.0
     setting: float = 0.0
     paint: float = 0.0
-    free: float = 0.08  # share drawn off the grid
+    free: float = 0.0  # share drawn off the grid
 
 
-FULL = Mix(0.3, 0.1, 0.3, 0.25, 0.15, 0.12, 0.3)
+FULL = Mix(0.3, 0.1, 0.3, 0.3, 0.15, 0.12, 0.3)
 
 
 def is_held_out(*parts: str) -> bool:

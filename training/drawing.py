@@ -16,6 +16,11 @@ from training.recolour import recolour
 # A token of the transformer covers 32x32 pixels. Things that begin on its grid look the same in
 # every token that holds the same part of them: far fewer patches to learn than at any pixel.
 GRID_PX = 32
+# Sides in tokens of what is drawn on the grid. Each side of an object is learnt by itself: with six
+# of them (2 to 7 tokens) an object has 139 patches, with three 56.
+SMALL, MEDIUM, LARGE = 2, 4, 6
+ICON = 0.9  # of those tokens' side: neighbours do not touch
+WIDE = 10  # tokens of a shorter side at which an object of no said size is a large one
 STAR_PX = 6
 # Setting -> colours of its sky at the top and at the horizon, and of its ground; where it begins.
 _SKIES = {
@@ -91,23 +96,47 @@ def draw(scene: Scene, sprites: Sprites, width: int = 256, height: int = 256) ->
         picture = Image.fromarray(paint_setting(scene.setting, width, height))
     else:
         picture = Image.fromarray(paint_background(scene.background, width, height))
-    grid = GRID_PX if scene.is_snapped else 1
     for thing in scene.things:
-        x, y, side = pixels_of(thing, width, height, grid)
+        x, y, side = pixels_of(thing, scene, width, height)
         sprite = sprites.sized(thing.name, thing.colour, side)
         picture.paste(sprite, (x, y), sprite)
     return np.asarray(picture)
 
 
-def pixels_of(thing: Thing, width: int, height: int, grid: int = 1) -> tuple[int, int, int]:
-    """Left, top and side in pixels, in multiples of ``grid``, inside the picture."""
-    side = max(grid, _snap(thing.side * min(width, height), grid), 8)
+def pixels_of(thing: Thing, scene: Scene, width: int, height: int) -> tuple[int, int, int]:
+    """Left, top and side in pixels of one of the scene's things, inside the picture."""
+    if not scene.is_snapped:
+        side = max(8, round(thing.side * min(width, height)))
+        return _start(thing.x, width, side), _start(thing.y, height, side), side
+    columns, rows = width // GRID_PX, height // GRID_PX
+    cells = cells_of(thing, scene, columns, rows)
+    side = round(ICON * cells * GRID_PX)
+    margin = (cells * GRID_PX - side) // 2
     left, top = (
-        min(max(_snap(centre * room - side / 2, grid), 0), room - side)
-        for centre, room in ((thing.x, width), (thing.y, height))
+        _start(centre, room, cells) * GRID_PX + margin
+        for centre, room in ((thing.x, columns), (thing.y, rows))
     )
     return left, top, side
 
 
-def _snap(value: float, grid: int) -> int:
-    return int(value / grid + 0.5) * grid
+def cells_of(thing: Thing, scene: Scene, columns: int, rows: int) -> int:
+    """Side in tokens of a thing on the grid of a picture of so many: the words decide, then room.
+
+    One object of which no size is said is drawn in either of the two upper sides.
+    """
+    shorter = min(columns, rows)
+    if len(scene.things) > 1:
+        is_across = scene.arrangement != "above"
+        is_down = scene.arrangement == "above" or len(scene.things) > 2
+        needed = (MEDIUM * (1 + is_across), MEDIUM * (1 + is_down))
+        is_room = columns >= needed[0] and rows >= needed[1]
+        return MEDIUM if is_room and thing.size != "small" else SMALL
+    is_open = not thing.size and thing.position in ("", "centre")
+    is_large = thing.size == "large" or (is_open and (thing.side > 0.56 or shorter >= WIDE))
+    wanted = SMALL if thing.size == "small" else LARGE if is_large else MEDIUM
+    return max(cells for cells in (SMALL, MEDIUM, LARGE) if cells <= min(wanted, shorter))
+
+
+def _start(centre: float, room: int, side: int) -> int:
+    """Where a side begins that has its middle at this share of the room, kept inside."""
+    return min(max(int(centre * room - side / 2 + 0.5), 0), room - side)

@@ -114,10 +114,9 @@ class Examples:
 
 def ink_boxes(scene: Scene, sprites: drawing.Sprites, width: int, height: int) -> list[Box]:
     """What each thing of the drawing covers."""
-    grid = drawing.GRID_PX if scene.is_snapped else 1
     boxes = []
     for thing in scene.things:
-        x, y, side = drawing.pixels_of(thing, width, height, grid)
+        x, y, side = drawing.pixels_of(thing, scene, width, height)
         ink = sprites.sized(thing.name, thing.colour, side).getchannel("A").getbbox()
         assert ink is not None, thing
         boxes.append(Box(x + ink[0], y + ink[1], x + ink[2], y + ink[3]))

@@ -27,11 +27,12 @@ from training.text import Text
 
 RUNS = Path(__file__).parent / "runs"
 CAPTIONS = 4  # phrasings of each picture
-# Every size of the page's ratio buttons at its three areas; the native one most often.
+# Every size of the page's ratio buttons at its three areas; the native one most often, the largest
+# area least, because it costs twice as much.
 BUCKETS = (
-    *((256, 256),) * 10,
+    *((256, 256),) * 16,
     *((320, 224), (224, 320), (288, 224), (224, 288), (352, 192), (192, 352)),
-    *((192, 192), (224, 160), (160, 224), (256, 128), (128, 256)),
+    *((192, 192), (192, 192), (224, 160), (160, 224), (256, 128), (128, 256)),
     *((352, 352), (448, 288), (288, 448), (416, 320), (320, 416), (480, 256), (256, 480)),
 )
 
@@ -44,7 +45,7 @@ class Stage:
     mix: Mix
     tokens: int
     spacing: int = 1
-    noise: float = 0.3
+    noise: float = 0.6
 
 
 # Half resolution spaces its position ids by two, so that a place keeps its ids at full resolution.

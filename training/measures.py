@@ -14,10 +14,9 @@ from training.finding import Box, crop
 
 ROWS = 32  # of a background's profile
 OFF_CENTRE = 0.1  # of the picture: between a centred object's jitter and the outer places
-# Between the sides that training draws: small to 0.36, medium from 0.46; nothing said to 0.78,
-# large from 0.82.
+# Between the sides that training draws.
 SMALL = (SIZES["small"][1] + SIZES["medium"][0]) / 2
-LARGE = (SIZES[""][1] + SIZES["large"][0]) / 2
+LARGE = (SIZES["medium"][1] + SIZES["large"][0]) / 2
 PAINT_PX = 64
 BLOCK_PX = 32
 
@@ -59,9 +58,9 @@ def _side(offset: float, before: str, after: str) -> str:
 
 
 def size_of(box: Box, width: int, height: int) -> str:
-    """ "small", "large", or "" for what is between."""
+    """ "small", "large", or "medium" for what is between."""
     side = box.side / min(width, height)
-    return "small" if side < SMALL else "large" if side > LARGE else ""
+    return "small" if side < SMALL else "large" if side > LARGE else "medium"
 
 
 def arrangement_of(first: Box, second: Box) -> str:

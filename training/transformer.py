@@ -34,7 +34,7 @@ RUNS = Path(__file__).parent / "runs"
 DROPOUT = 0.1  # share of captions replaced by the empty one
 EMA = 0.998
 PADDED = 0.25  # share of batches with as many pads as the pipeline shows; the others are shorter
-INK = 2.0  # times the weight of a token with a thing in it: backgrounds are learnt in no time
+INK = 4.0  # times the weight of a token with a thing in it: backgrounds are learnt in no time
 
 
 def build() -> FluxTransformer2DModel:
@@ -173,6 +173,13 @@ def first_painter(args: argparse.Namespace) -> Painter:
     return painter
 
 
+def compile_blocks(painter: Painter) -> None:
+    """Compile each block for any size: 1.2 times the pictures a second, after 90 s on two cores."""
+    transformer = painter.transformer
+    for block in (*transformer.transformer_blocks, *transformer.single_transformer_blocks):
+        block.compile(dynamic=True)
+
+
 def flow_loss(painter: Painter, batch: Chunk, stage: Stage) -> Tensor:
     """Mean squared error of the velocity, at guidance 1 (what the embedding means undistilled)."""
     x, sigma, velocity = noised(pack(batch.latents), stage.noise)
@@ -202,6 +209,8 @@ def train(args: argparse.Namespace) -> None:
     ema.to(device)
     if device == "cpu":
         use_matrix_attention()
+    if args.compile:
+        compile_blocks(painter)
     optimiser = MuonAndAdam(*matrices_of(painter), args.muon_rate, args.adam_rate)
     if "optimiser" in state:
         optimiser.load_state_dict(state["optimiser"])
@@ -250,6 +259,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs", type=Path, default=RUNS)
     parser.add_argument("--log-every", type=int, default=50)
+    parser.add_argument("--compile", action="store_true", help="the blocks, by torch.compile")
     parser.add_argument("--resume", action="store_true")
     train(parser.parse_args())
 

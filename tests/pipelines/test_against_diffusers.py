@@ -9,8 +9,9 @@ import torch
 
 from pipelines import denoise, flux, flux1, schedule
 from pipelines.engine import PictureEngine
-from pipelines.flux import Flux, Grid
+from pipelines.flux import Flux
 from pipelines.flux1 import Flux1
+from pipelines.grid import Grid
 from pipelines.requests import PictureDone, RenderRequest
 from tests.pipelines.reference import distance, photo, reference, row_of, run
 

@@ -9,8 +9,9 @@ import torch
 
 from pipelines.cache_rules import PRESETS
 from pipelines.errors import BadRequest
-from pipelines.flux import Flux, Grid
+from pipelines.flux import Flux
 from pipelines.flux2 import Flux2
+from pipelines.grid import Grid
 from pipelines.requests import RenderRequest, check_request
 from tests.pipelines.reference import distance, photo, reference, row_of, run
 

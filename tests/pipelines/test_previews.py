@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from pipelines import previews
 from pipelines.denoise import step_rows
-from pipelines.flux import Flux, Grid, Reference, pack, unpack
+from pipelines.flux import Flux, Reference
+from pipelines.grid import Grid, pack, unpack
 from pipelines.previews import Previewer, fit_matrix
 from pipelines.requests import RenderRequest
 from tests.pipelines.reference import distance, photo, row_of, run

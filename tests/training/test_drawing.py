@@ -2,12 +2,25 @@
 
 import random
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 
-from training.compositions import COLOURS, POSITIONS, SETTINGS, Scene, place
-from training.drawing import GRID_PX, Sprites, draw, paint_background, paint_setting, pixels_of
+from training.compositions import COLOURS, POSITIONS, SETTINGS, Mix, Scene, any_scene, place
+from training.drawing import (
+    GRID_PX,
+    ICON,
+    LARGE,
+    MEDIUM,
+    SMALL,
+    Sprites,
+    cells_of,
+    draw,
+    paint_background,
+    paint_setting,
+    pixels_of,
+)
 from training.emoji import SPRITE_PX, centre, rasterise
 from training.recolour import recolour
 
@@ -77,15 +90,41 @@ def test_snapped_things_lie_on_the_tokens_grid_inside_the_picture(size: tuple[in
     rng = random.Random(5)
     for position in POSITIONS:
         for word in ("", "small", "large"):
-            thing = place(rng, "apple", position, word)
-            left, top, side = pixels_of(thing, *size, GRID_PX)
-            assert left % GRID_PX == top % GRID_PX == side % GRID_PX == 0
+            scene = Scene((place(rng, "apple", position, word),), ("white",))
+            left, top, side = pixels_of(scene.things[0], scene, *size)
+            cells = cells_of(scene.things[0], scene, size[0] // GRID_PX, size[1] // GRID_PX)
+            assert cells in (SMALL, MEDIUM, LARGE) and side == round(ICON * cells * GRID_PX)
+            margin = (cells * GRID_PX - side) // 2
+            assert (left - margin) % GRID_PX == (top - margin) % GRID_PX == 0
             assert left >= 0 and top >= 0 and left + side <= size[0] and top + side <= size[1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_several_things_on_the_grid_do_not_touch(size: tuple[int, int]) -> None:
+    rng, tried = random.Random(6), Mix(pair=0.5, some=0.5)
+    for _ in range(60):
+        scene = any_scene(rng, tried)
+        boxes = [pixels_of(thing, scene, *size) for thing in scene.things]
+        for (x, y, side), (x2, y2, side2) in combinations(boxes, 2):
+            assert max(x2 - x - side, x - x2 - side2, y2 - y - side, y - y2 - side2) > 0
+
+
+def test_a_word_of_size_decides_it_and_no_word_leaves_two() -> None:
+    rng = random.Random(7)
+    sides = {
+        word: {
+            cells_of(scene.things[0], scene, 8, 8)
+            for scene in (Scene((place(rng, "apple", "", word),), ("white",)) for _ in range(40))
+        }
+        for word in ("", "small", "medium", "large")
+    }
+    assert sides == {"": {MEDIUM, LARGE}, "small": {SMALL}, "medium": {MEDIUM}, "large": {LARGE}}
 
 
 def test_free_things_lie_anywhere(sprites: Sprites) -> None:
     scene = replace(single("apple", ("white",)), is_snapped=False)
-    lefts = {pixels_of(place(random.Random(i), "apple", "", ""), 256, 256)[0] for i in range(40)}
+    things = [place(random.Random(i), "apple", "", "") for i in range(40)]
+    lefts = {pixels_of(thing, scene, 256, 256)[0] for thing in things}
     assert len({left % GRID_PX for left in lefts}) > 10
     assert not np.array_equal(draw(scene, sprites), draw(replace(scene, is_snapped=True), sprites))
 

@@ -70,7 +70,7 @@ def test_boxes_are_those_of_the_drawing() -> None:
         rows = paint_background(scene.background, 1, 256)
         if np.abs(rows - np.array(COLOUR_OF[scene.things[0].name])).max(-1).min() < 40:
             continue  # somewhere the block has nearly the background's colour
-        left, top, side = pixels_of(scene.things[0], 256, 256)
+        left, top, side = pixels_of(scene.things[0], scene, 256, 256)
         (box,) = found(draw(scene, sprites))
         assert max(abs(box.left - left), abs(box.top - top), abs(box.side - side)) <= 4
         tried += 1

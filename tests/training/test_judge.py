@@ -1,6 +1,7 @@
 """The judge's examples are what their labels say, and it learns from them; the reader asks it."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 from tests.training.blocks import COLOUR_OF, BlockJudge, blocks, picture_of, square
 from training import budget, drawing, judge
-from training.compositions import Mix, Scene, any_scene
+from training.compositions import Mix, any_scene
 from training.finding import Box
 from training.judge import NAMES, SIDE_PX, Examples, Judge, ink_boxes, shaken
 from training.reading import Reader, read
@@ -63,9 +64,7 @@ def test_ink_boxes_are_what_is_drawn() -> None:
     for _ in range(10):
         scene = any_scene(rng, Mix(free=0.5))
         (box,) = ink_boxes(scene, blocks(), 192, 128)
-        white = drawing.draw(
-            Scene(scene.things, ("white",), "", "single", scene.is_snapped), blocks(), 192, 128
-        )
+        white = drawing.draw(replace(scene, background=("white",), setting=""), blocks(), 192, 128)
         ys, xs = np.nonzero(np.abs(white.astype(int) - 250).max(-1))
         assert box == Box(int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1)
 

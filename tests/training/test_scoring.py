@@ -54,8 +54,8 @@ MISSES = [
         "size",
     ),
     (
-        wish_for(square("cat", 0.5, 0.5, 0.87, size="large"), axis="size"),
-        [square("cat", 0.5, 0.5, 0.7)],
+        wish_for(square("cat", 0.5, 0.5, 0.68, size="large"), axis="size"),
+        [square("cat", 0.5, 0.5, 0.5)],
         "size",
     ),
     (
