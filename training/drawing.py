@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from training.compositions import COLOURS, Scene, Thing
-from training.emoji import load_sprites
+from training.emoji import OBJECTS, load_sprites
 from training.recolour import recolour
 
 # A token of the transformer covers 32x32 pixels. Things that begin on its grid look the same in
@@ -19,9 +19,11 @@ GRID_PX = 32
 # Sides in tokens of what is drawn on the grid. Each side of an object is learnt by itself: with six
 # of them (2 to 7 tokens) an object has 139 patches, with three 56.
 SMALL, MEDIUM, LARGE = 2, 4, 6
+PARTS = {SMALL: 1, MEDIUM: 1 + SMALL**2, LARGE: 1 + SMALL**2 + MEDIUM**2}  # the first of each side
 ICON = 0.9  # of those tokens' side: neighbours do not touch
 WIDE = 10  # tokens of a shorter side at which an object of no said size is a large one
 STAR_PX = 6
+NUMBERS = {emoji.name: number for number, emoji in enumerate(OBJECTS)}
 # Setting -> colours of its sky at the top and at the horizon, and of its ground; where it begins.
 _SKIES = {
     "night sky": ((16, 20, 58), (40, 46, 108), (40, 46, 108), 1.0),
@@ -135,6 +137,23 @@ def cells_of(thing: Thing, scene: Scene, columns: int, rows: int) -> int:
     is_large = thing.size == "large" or (is_open and (thing.side > 0.56 or shorter >= WIDE))
     wanted = SMALL if thing.size == "small" else LARGE if is_large else MEDIUM
     return max(cells for cells in (SMALL, MEDIUM, LARGE) if cells <= min(wanted, shorter))
+
+
+def parts_of(scene: Scene, width: int, height: int) -> np.ndarray:
+    """Which part of what each token shows: uint8 [tokens, 2], 0 where there is no thing.
+
+    The object counts from 1 in ``OBJECTS``' order; the part numbers the tokens of all three sides,
+    from 1 too. Only for scenes on the grid.
+    """
+    columns, rows = width // GRID_PX, height // GRID_PX
+    parts = np.zeros((rows, columns, 2), np.uint8)
+    for thing in scene.things:
+        cells = cells_of(thing, scene, columns, rows)
+        left, top = _start(thing.x, columns, cells), _start(thing.y, rows, cells)
+        place = parts[top : top + cells, left : left + cells]
+        place[..., 0] = 1 + NUMBERS[thing.name]
+        place[..., 1] = PARTS[cells] + np.arange(cells * cells).reshape(cells, cells)
+    return parts.reshape(-1, 2)
 
 
 def _start(centre: float, room: int, side: int) -> int:

@@ -22,6 +22,7 @@ from torch import Tensor
 from training import autoencoder, budget, drawing
 from training.captions import write
 from training.compositions import FULL, Mix, Scene, random_scene
+from training.drawing import parts_of
 from training.emoji import ICONS
 from training.text import Text
 
@@ -61,11 +62,13 @@ STAGES = {
 class Chunk:
     """A batch: latents [n, 32, h, w]; token ids [n, 40] of CLIP and T5.
 
-    ``ink``: [n, tokens], whether a thing lies in the token's square.
+    ``ink``: [n, tokens], whether a thing lies in the token's square; ``parts``: [n, tokens, 2], which
+    part of which object (`drawing.parts_of`).
     """
 
     latents: Tensor
     ink: Tensor
+    parts: Tensor
     clip: Tensor
     t5: Tensor
 
@@ -107,8 +110,13 @@ class Producer:
             pictures = [self._draw(s, width, height) for s in scenes[start : start + batch]]
             latents.append(encode(self.vae, [picture for picture, _ in pictures], self.device))
             ink += [ink_of(*both) for both in pictures]
-        inks = torch.from_numpy(np.stack(ink))
-        return {"latents": torch.cat(latents), "ink": inks, "clip": clip, "t5": t5}
+        return {
+            "latents": torch.cat(latents),
+            "ink": torch.from_numpy(np.stack(ink)),
+            "parts": torch.from_numpy(np.stack([parts_of(s, width, height) for s in scenes])),
+            "clip": clip,
+            "t5": t5,
+        }
 
     def _draw(self, scene: Scene, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
         """The picture and its background alone."""
@@ -135,7 +143,8 @@ class Pool:
         rows = torch.tensor(rng.sample(range(len(chunk["latents"])), count))
         captions = torch.tensor([rng.randrange(CAPTIONS) for _ in range(count)])
         clip, t5 = (chunk[name][rows, captions].long() for name in ("clip", "t5"))
-        return Chunk(chunk["latents"][rows].float(), chunk["ink"][rows], clip, t5)
+        latents, ink, parts = (chunk[name][rows] for name in ("latents", "ink", "parts"))
+        return Chunk(latents.float(), ink, parts.long(), clip, t5)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from training import budget
 from training.attention import use_matrix_attention
 from training.bridge import bridge
+from training.guides import Guides
 from training.latents import STAGES, Chunk, Pool, Stage
 from training.optimisers import MuonAndAdam
 from training.text import WIDTH, Text
@@ -34,6 +35,7 @@ RUNS = Path(__file__).parent / "runs"
 DROPOUT = 0.1  # share of captions replaced by the empty one
 EMA = 0.998
 PADDED = 0.25  # share of batches with as many pads as the pipeline shows; the others are shorter
+GUIDES = 0.05  # weight of what the early blocks are asked
 INK = 4.0  # times the weight of a token with a thing in it: backgrounds are learnt in no time
 
 
@@ -177,7 +179,7 @@ def compile_blocks(painter: Painter) -> None:
     """Compile each block for any size: 1.2 times the pictures a second, after 90 s on two cores."""
     transformer = painter.transformer
     for block in (*transformer.transformer_blocks, *transformer.single_transformer_blocks):
-        block.compile(dynamic=True)
+        block.forward = torch.compile(block.forward, dynamic=True)  # leaves its hooks outside
 
 
 def flow_loss(painter: Painter, batch: Chunk, stage: Stage) -> Tensor:
@@ -211,8 +213,13 @@ def train(args: argparse.Namespace) -> None:
         use_matrix_attention()
     if args.compile:
         compile_blocks(painter)
-    optimiser = MuonAndAdam(*matrices_of(painter), args.muon_rate, args.adam_rate)
-    if "optimiser" in state:
+    guides = Guides(painter.transformer).to(device)
+    matrices, others = matrices_of(painter)
+    optimiser = MuonAndAdam(
+        matrices, [*others, *guides.parameters()], args.muon_rate, args.adam_rate
+    )
+    if "guides" in state:
+        guides.load_state_dict(state["guides"])
         optimiser.load_state_dict(state["optimiser"])
     clock = budget.Budget(args.minutes, state["spent_s"] if args.resume else 0.0)
     step, seen = state.get("step", 0), state.get("seen", 0)
@@ -223,22 +230,28 @@ def train(args: argparse.Namespace) -> None:
         pool.refresh()
         weights = {"model": painter.state_dict(), "ema": ema.state_dict()}
         numbers = {"spent_s": clock.spent_s, "step": step, "seen": seen}
-        budget.save(path, {**weights, "optimiser": optimiser.state_dict(), **numbers})
+        learnt = {"optimiser": optimiser.state_dict(), "guides": guides.state_dict()}
+        budget.save(path, {**weights, **learnt, **numbers})
 
-    mean_loss, recent = 0.0, 0
+    means: dict[str, float] = {}
+    recent = 0
     while not clock.is_over:
         chosen = captions.trim(pool.batch(rng, args.batch), rng)
         batch = to_device(captions.drop(chosen, rng, DROPOUT), device)
-        loss = flow_loss(painter, batch, stage)
-        loss.backward()
+        losses = {"loss": flow_loss(painter, batch, stage)}
+        losses |= guides.loss(*(side // 2 for side in batch.latents.shape[2:]), batch.parts)
+        (losses["loss"] + GUIDES * (losses["places"] + losses["names"])).backward()
         optimiser.step(budget.learning_rate(clock.progress, warm=args.warm, flat=args.flat))
         step, seen = step + 1, seen + args.batch
         average(ema, painter, step)
         clock.tick()
         recent += 1
-        mean_loss += (float(loss.detach()) - mean_loss) / min(50, recent)
+        for name, value in losses.items():
+            before = means.get(name, 0.0)
+            means[name] = before + (float(value.detach()) - before) / min(50, recent)
         if step % args.log_every == 0:
-            print(f"{step} {clock.spent_s:.0f} s {seen} seen loss {mean_loss:.4f}", flush=True)
+            told = " ".join(f"{name} {mean:.4f}" for name, mean in means.items())
+            print(f"{step} {clock.spent_s:.0f} s {seen} seen {told}", flush=True)
         if clock.is_save_due():
             checkpoint()
     checkpoint()

@@ -13,12 +13,15 @@ from training.drawing import (
     ICON,
     LARGE,
     MEDIUM,
+    NUMBERS,
+    PARTS,
     SMALL,
     Sprites,
     cells_of,
     draw,
     paint_background,
     paint_setting,
+    parts_of,
     pixels_of,
 )
 from training.emoji import SPRITE_PX, centre, rasterise
@@ -119,6 +122,23 @@ def test_a_word_of_size_decides_it_and_no_word_leaves_two() -> None:
         for word in ("", "small", "medium", "large")
     }
     assert sides == {"": {MEDIUM, LARGE}, "small": {SMALL}, "medium": {MEDIUM}, "large": {LARGE}}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_parts_cover_what_is_drawn_and_number_it(
+    size: tuple[int, int], sprites: Sprites
+) -> None:
+    rng = random.Random(8)
+    for position in POSITIONS:
+        scene = Scene((place(rng, "car", position, ""),), ("white",))
+        parts = parts_of(scene, *size).reshape(size[1] // GRID_PX, size[0] // GRID_PX, 2)
+        drawn = ink(draw(scene, sprites, *size))
+        shown = drawn.reshape(len(parts), GRID_PX, -1, GRID_PX).any((1, 3))
+        assert not (shown & (parts[..., 0] == 0)).any()
+        assert set(parts[..., 0].flat) <= {0, 1 + NUMBERS["car"]}
+        numbers = parts[..., 1][parts[..., 1] > 0]
+        cells = cells_of(scene.things[0], scene, size[0] // GRID_PX, size[1] // GRID_PX)
+        assert list(numbers) == list(range(PARTS[cells], PARTS[cells] + cells**2))
 
 
 def test_free_things_lie_anywhere(sprites: Sprites) -> None:

@@ -12,7 +12,7 @@ from training.attention import matrix_attention
 from training.drawing import paint_background
 from training.latents import CAPTIONS, STAGES, Chunk, Pool, ink_of
 from training.optimisers import MuonAndAdam
-from training.transformer import Captions, noised, pack, position_ids, weighted_error
+from training.transformer import INK, Captions, noised, pack, position_ids, weighted_error
 
 
 def test_packing_and_ids_are_those_of_the_pipeline() -> None:
@@ -50,10 +50,15 @@ class Letters:
         return torch.zeros(1, 40, dtype=torch.long), torch.zeros(1, 40, dtype=torch.long)
 
 
+def chunk_of(rows: int, tokens: torch.Tensor) -> Chunk:
+    nothing = torch.zeros(rows)
+    return Chunk(nothing, nothing, nothing, tokens, tokens)
+
+
 def test_dropped_captions_are_the_empty_one() -> None:
     captions = Captions(Letters(), 24)  # type: ignore[arg-type]
     ones = torch.ones(64, 40, dtype=torch.long)
-    clean = Chunk(torch.zeros(64), torch.zeros(64), ones, ones)
+    clean = chunk_of(64, ones)
     batch = captions.drop(clean, random.Random(0), 0.5)
     assert torch.equal(batch.clip.sum(1) == 0, batch.t5.sum(1) == 0)
     assert 10 < int((batch.clip.sum(1) == 0).sum()) < 54
@@ -64,7 +69,7 @@ def test_a_batch_has_few_pads_or_all_of_the_stage(longest: int, shorter: int) ->
     captions = Captions(Letters(), 24)  # type: ignore[arg-type]
     t5 = torch.zeros(2, 40, dtype=torch.long)
     t5[0, :longest] = 1
-    batch = Chunk(torch.zeros(2), torch.zeros(2), t5, t5)
+    batch = chunk_of(2, t5)
     rng = random.Random(0)
     lengths = [captions.trim(batch, rng).t5.shape[1] for _ in range(40)]
     assert set(lengths) == {shorter, 24}
@@ -74,7 +79,8 @@ def chunk(value: float) -> dict[str, torch.Tensor]:
     """Eight pictures, whose captions are numbered by picture and phrasing."""
     numbers = torch.arange(8 * CAPTIONS).view(8, CAPTIONS, 1).expand(-1, -1, 40).short()
     latents = torch.full((8, 32, 4, 4), value).half()
-    return {"latents": latents, "ink": torch.zeros(8, 4).bool(), "clip": numbers, "t5": numbers}
+    ink, parts = torch.zeros(8, 4).bool(), torch.zeros(8, 4, 2).byte()
+    return {"latents": latents, "ink": ink, "parts": parts, "clip": numbers, "t5": numbers}
 
 
 def test_a_pool_takes_up_new_chunks_and_forgets_old_ones(tmp_path: Path) -> None:
@@ -103,11 +109,11 @@ def test_ink_is_where_the_picture_leaves_its_background() -> None:
     assert ink_of(picture, background).nonzero()[0].tolist() == [5]
 
 
-def test_inked_tokens_weigh_twice_and_an_even_error_is_unchanged() -> None:
+def test_inked_tokens_weigh_more_and_an_even_error_is_unchanged() -> None:
     error, ink = torch.zeros(1, 4, 128), torch.tensor([[True, False, False, False]])
     assert float(weighted_error(torch.ones_like(error), ink)) == pytest.approx(1.0)
     error[0, 0] = 1.0
-    assert float(weighted_error(error, ink)) == pytest.approx(2 / 5)
+    assert float(weighted_error(error, ink)) == pytest.approx(INK / (INK + 3))
 
 
 def test_a_kernel_is_stepped_in_place_as_a_matrix() -> None:
