@@ -1,10 +1,10 @@
 """What the transformer's early blocks are asked beside the picture, while it is trained.
 
-Left to the picture's loss alone, tokens learn late where they are: rotary angles tell distances, and
-absolute places only by way of the text tokens. Here a layer on the second block's tokens has to
+Left to the picture's loss alone, tokens learn late where they are: rotary angles tell distances,
+and absolute places only by way of the text tokens. Here a layer on the second block's tokens has to
 name their row and column, from either side, and one on a middle block's which part of which object
-they will show. Both layers are thrown away. Cf. REPA (Yu et al. 2025, arXiv 2410.06940), which aligns a
-middle block with features of a pretrained encoder; drawings come with better ones.
+they will show. Both layers are thrown away. Cf. REPA (Yu et al. 2025, arXiv 2410.06940), which
+aligns a middle block with features of a pretrained encoder; drawings come with better ones.
 """
 
 from __future__ import annotations

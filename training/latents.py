@@ -62,8 +62,8 @@ STAGES = {
 class Chunk:
     """A batch: latents [n, 32, h, w]; token ids [n, 40] of CLIP and T5.
 
-    ``ink``: [n, tokens], whether a thing lies in the token's square; ``parts``: [n, tokens, 2], which
-    part of which object (`drawing.parts_of`).
+    ``ink``: [n, tokens], whether a thing lies in the token's square; ``parts``: [n, tokens, 2],
+    which part of which object (`drawing.parts_of`).
     """
 
     latents: Tensor
