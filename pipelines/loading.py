@@ -1,7 +1,9 @@
 """From a model's name to its modules on the device, component by component."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from pipelines.flux import Flux
 from pipelines.graphs import CudaRecorder, Graphs
 from pipelines.hub import OnProgress, download
 from pipelines.placement import Placement, bytes_of_weights, free_bytes, place, put
+from pipelines.read_ahead import read_ahead
 from pipelines.specs import Memory, ModelSpec, read_json
 
 log = logging.getLogger(__name__)
@@ -134,21 +137,32 @@ def _check_weights(folder: Path) -> None:
 def _load_parts(
     folder: Path, family: Family, way: Way, placement: Placement, on_progress: OnProgress
 ) -> dict[str, Any]:
-    """Share of progress by bytes, because the transformer takes most of the time."""
     parts: dict[str, Any] = {name: _tokenizer(folder / name) for name in family.tokenizers}
-    sizes = {name: _weights_bytes(folder / name) for name in family.modules}
-    done = 0
+    files = {name: sorted((folder / name).glob("*.safetensors")) for name in family.modules}
+    tell = Told({name: sum(p.stat().st_size for p in files[name]) for name in files}, on_progress)
     for name, module_class in family.modules.items():
-        on_progress(f"Loading {name} ({sizes[name] / 1e9:.2f} GB)", done / sum(sizes.values()))
+        tell.read(name, 0)
+        _read(folder / name, partial(read_ahead, files[name], partial(tell.read, name)))
         module = _module(module_class, folder / name, way.dtype)
         used = family.encoder_part(module) if name.startswith("text_encoder") else module
         parts[name] = put(used, way.device, name in placement.streamed).eval()
-        done += sizes[name]
     return parts
 
 
-def _weights_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Progress in bytes of all components' files, which are read in the order of `sizes`."""
+
+    sizes: Mapping[str, int]
+    on_progress: OnProgress
+
+    def read(self, component: str, count: int) -> None:
+        """So many bytes of this component are read."""
+        names = list(self.sizes)
+        done = count + sum(self.sizes[name] for name in names[: names.index(component)])
+        size = self.sizes[component]
+        words = f"Loading {component} ({count / 1e9:.2f} of {size / 1e9:.2f} GB)"
+        self.on_progress(words, done / sum(self.sizes.values()))
 
 
 def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -42,7 +42,9 @@ class ModelSpec:
     # "embedded": an input of the transformer; "true_cfg": a second forward with the negative prompt
     # or the empty one; "none": it does nothing.
     guidance: Guidance
+    weights_gb: float  # 1e9 bytes: of a published model in bfloat16, of a folder as it lies there
     takes_start: bool = True  # a picture can be the start
+    takes_mask: bool = False  # a part of the picture can be kept
     max_references: int = 0  # pictures to look at
     enlarges_references: bool = False  # to the native area; larger ones are always reduced to it
 
@@ -54,6 +56,11 @@ class ModelSpec:
     @property
     def has_guidance(self) -> bool:
         return self.guidance != "none"
+
+    @property
+    def negative_scale(self) -> str:
+        """The parameter that makes a negative prompt act, above 1."""
+        return "guidance_scale" if self.guidance == "true_cfg" else "true_cfg_scale"
 
 
 def _black_forest_labs(name: str, licence: str, **differences: Any) -> ModelSpec:
@@ -73,11 +80,12 @@ def _black_forest_labs(name: str, licence: str, **differences: Any) -> ModelSpec
         max_steps=100,
         default_guidance_scale=3.5,
         guidance="embedded",
+        weights_gb=33.8,  # T5-XXL 9.5 of them
     )
     return replace(spec, **differences)
 
 
-def _klein(size: str, licence: str, *, is_base: bool) -> ModelSpec:
+def _klein(size: str, licence: str, weights_gb: float, *, is_base: bool) -> ModelSpec:
     name = f"FLUX.2-klein-base-{size}" if is_base else f"FLUX.2-klein-{size}"
     return _black_forest_labs(
         name,
@@ -86,6 +94,7 @@ def _klein(size: str, licence: str, *, is_base: bool) -> ModelSpec:
         default_steps=50 if is_base else 4,
         default_guidance_scale=4.0 if is_base else 0.0,
         guidance="true_cfg" if is_base else "none",
+        weights_gb=weights_gb,
         max_references=4,
     )
 
@@ -111,11 +120,16 @@ KONTEXT = _black_forest_labs(
 )
 # diffusers draws 50 steps; the authors' page shows 28 as a good trade.
 FLUX2_DEV = _black_forest_labs(
-    "FLUX.2-dev", DEV_2, family="flux2", default_guidance_scale=4.0, max_references=6
+    "FLUX.2-dev",
+    DEV_2,
+    family="flux2",
+    default_guidance_scale=4.0,
+    weights_gb=99.3,  # Mistral's 30 layers that are read 34.7 of them
+    max_references=6,
 )
 KLEINS = tuple(
-    _klein(size, licence, is_base=is_base)
-    for size, licence in (("4B", "Apache-2.0"), ("9B", "FLUX Non-Commercial License"))
+    _klein(*klein, is_base=is_base)
+    for klein in (("4B", "Apache-2.0", 14.1), ("9B", "FLUX Non-Commercial License", 30.0))
     for is_base in (False, True)
 )
 TABLE = {spec.name: spec for spec in (DEV, SCHNELL, KONTEXT, FLUX2_DEV, *KLEINS)}
@@ -188,6 +202,7 @@ def _spec_of_configs(folder: Path, index: dict[str, Any]) -> ModelSpec:
         native_width=side,
         native_height=side,
         size_multiple=multiple,
+        weights_gb=sum(path.stat().st_size for path in folder.glob("*/*.safetensors")) / 1e9,
     )
 
 

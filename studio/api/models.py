@@ -47,6 +47,7 @@ def _entry(jobs: Jobs, spec: ModelSpec) -> dict[str, Any]:
         "created": 0,
         "owned_by": spec.name.partition("/")[0],
         "licence": spec.licence,
+        "weights_gb": round(spec.weights_gb, 3),
         "image": {
             "native_width": spec.native_width,
             "native_height": spec.native_height,
@@ -57,7 +58,9 @@ def _entry(jobs: Jobs, spec: ModelSpec) -> dict[str, Any]:
             "max_steps": spec.max_steps,
             "default_guidance_scale": spec.default_guidance_scale,
             "guidance": spec.guidance,
+            "negative_prompt": spec.negative_scale,
             "takes_start": spec.takes_start,
+            "takes_mask": spec.takes_mask,
             "max_references": spec.max_references,
             "max_prompt_tokens": spec.max_sequence_length,
             "has_world": spec.name in jobs.worlds,

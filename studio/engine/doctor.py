@@ -98,7 +98,7 @@ def _memory(settings: Settings, model: str) -> str:
     spec = find_spec(model)
     device, folder = find_device(settings.device), _folder(spec)
     if folder is None:
-        return "known once the model is here"
+        return f"its weights take about {spec.weights_gb:.0f} GB in bfloat16"
     sizes = held_sizes(folder, FAMILIES[spec.family], _dtype(settings, device))
     placement = place(spec.name, sizes, free_bytes(device), settings.memory)
     return placement.reason or f"the weights take {sum(sizes.values()) / 1e9:.2f} GB on {device}"

@@ -183,7 +183,7 @@ class Making:
         return job_stage(view, self._jobs.engine_status, waiting, self._place.base)
 
     def _topbar(self) -> str:
-        return topbar(self._jobs.engine_status, self._offer.spec.name, self._place.models)
+        return topbar(self._jobs.engine_status, self._offer.spec, self._place.models)
 
     def _seed(self, view: JobView) -> Updates:
         controls = self._page.seed

@@ -2,6 +2,7 @@
 
 from html import escape
 
+from pipelines.specs import ModelSpec
 from studio.engine.protocol import EngineStatus
 from studio.ui.stage import is_opening, status_words
 
@@ -19,13 +20,13 @@ _THEME = (
 )
 
 
-def topbar(status: EngineStatus, model: str, models: Ways = ()) -> str:
+def topbar(status: EngineStatus, spec: ModelSpec, models: Ways = ()) -> str:
     """The whole bar; only the state changes from one rendering to the next."""
     kind = "opening" if is_opening(status) else status.state
     return (
         f"<header class='topbar'><h1>{_MARK}<span>Flux Studio</span></h1>"
         f"<p class='engine' data-engine='{kind}' role='status'><i></i>"
-        f"{_names(model, models)}"
+        f"{_names(spec, models)}"
         f"<span class='engine-state'>{escape(status_words(status))}</span></p>"
         f"<div class='topbar-buttons'><button type='button' data-do='theme' "
         f"aria-label='Light or dark' title='Light or dark'>{_THEME}</button>"
@@ -34,14 +35,20 @@ def topbar(status: EngineStatus, model: str, models: Ways = ()) -> str:
     )
 
 
-def _names(model: str, models: Ways) -> str:
+def _names(spec: ModelSpec, models: Ways) -> str:
     """The model, or all of them with a way to the others' pages."""
     if len(models) < 2:
-        return f"<span class='engine-model'>{escape(model)}</span>"
-    return "".join(_name(name, href, is_here=name == model) for name, href in models)
+        return _here(spec)
+    return "".join(_here(spec) if name == spec.name else _way(name, to) for name, to in models)
 
 
-def _name(name: str, href: str, *, is_here: bool) -> str:
-    if is_here:
-        return f"<span class='engine-model' aria-current='page'>{escape(name)}</span>"
+def _here(spec: ModelSpec) -> str:
+    about = f"{spec.licence}; {spec.weights_gb:.2g} GB of weights"
+    return (
+        f"<span class='engine-model' aria-current='page' title='{escape(about, quote=True)}'>"
+        f"{escape(spec.name)}</span>"
+    )
+
+
+def _way(name: str, href: str) -> str:
     return f"<a class='engine-model' href='{escape(href, quote=True)}'>{escape(name)}</a>"

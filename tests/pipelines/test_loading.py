@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pipelines.errors import LoadFailed
-from pipelines.loading import load
+from pipelines.loading import Told, load
 from pipelines.specs import find_spec
 
 
@@ -29,7 +29,43 @@ def test_progress_names_each_component_and_never_steps_back(folder):
     shares = [share for _, share in heard]
     assert shares == sorted(shares) and shares[0] == 0.0 and heard[-1] == ("Ready", 1.0)
     names = [what.split()[1] for what, _ in heard[:-1]]
-    assert names == ["text_encoder", "text_encoder_2", "vae", "transformer"]
+    assert list(dict.fromkeys(names)) == ["text_encoder", "text_encoder_2", "vae", "transformer"]
+
+
+def test_progress_counts_the_bytes_of_every_shard(folder, monkeypatch):
+    """In pieces of 10 kB: each is told as it is read, the last with all of the component."""
+    monkeypatch.setattr("pipelines.read_ahead.CHUNK", 10_000)
+    net = load_folder(folder).transformer
+    (folder / "transformer" / "diffusion_pytorch_model.safetensors").unlink()
+    net.save_pretrained(folder / "transformer", max_shard_size="50KB")
+    shards = list((folder / "transformer").glob("*.safetensors"))
+    heard = []
+    load_folder(folder, on_progress=lambda what, share: heard.append((what, share)))
+    shares = [share for what, share in heard if "transformer" in what]
+    pieces = sum(-(-path.stat().st_size // 10_000) for path in shards)
+    assert len(shards) > 1 and len(shares) == 1 + pieces
+    assert shares == sorted(set(shares)) and shares[-1] == 1.0
+
+
+def test_progress_is_told_in_gigabytes():
+    heard = []
+    tell = Told({"vae": 10**9, "transformer": 3 * 10**9}, lambda *news: heard.append(news))
+    tell.read("vae", 0)
+    tell.read("transformer", 10**9)
+    assert heard == [
+        ("Loading vae (0.00 of 1.00 GB)", 0.0),
+        ("Loading transformer (1.00 of 3.00 GB)", 0.5),
+    ]
+
+
+def test_weights_are_not_read_ahead_where_memory_is_short(folder, monkeypatch):
+    class Full:
+        available = 10
+
+    monkeypatch.setattr("psutil.virtual_memory", Full)
+    heard = []
+    load_folder(folder, on_progress=lambda what, share: heard.append(share))
+    assert len(heard) == 5  # the four components as they begin, and the end
 
 
 def test_a_cpu_gets_float32_and_modules_that_do_not_train(folder):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from pipelines.errors import LoadFailed, ModelNotFound
-from pipelines.specs import EMBEDDED, EMBEDDED_FOLDER, find_spec, snap_size
+from pipelines.specs import EMBEDDED, EMBEDDED_FOLDER, TABLE, find_spec, snap_size
 
 
 @pytest.fixture
@@ -30,6 +30,17 @@ def test_the_table_knows_dev_and_schnell():
     )
     assert (schnell.default_steps, schnell.max_sequence_length) == (4, 256)
     assert not schnell.has_guidance
+
+
+def test_a_negative_prompt_acts_by_true_cfg_which_is_guidance_itself_on_klein_base():
+    scales = {spec.name.split("/")[1]: spec.negative_scale for spec in TABLE.values()}
+    bases = {name for name, scale in scales.items() if scale == "guidance_scale"}
+    assert bases == {"FLUX.2-klein-base-4B", "FLUX.2-klein-base-9B"}
+
+
+def test_a_folder_weighs_what_its_files_do(folder):
+    size = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+    assert find_spec(str(folder)).weights_gb == size / 1e9
 
 
 def test_a_name_that_is_nothing_is_answered_with_the_names_that_are():

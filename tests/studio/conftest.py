@@ -27,6 +27,7 @@ SPEC = ModelSpec(
     max_steps=50,
     default_guidance_scale=3.0,
     guidance="embedded",
+    weights_gb=0.02,
 )
 DEADLINE_S = 10.0
 

@@ -21,6 +21,8 @@ def test_models(http: httpx.Client) -> None:
     image = http.get("/v1/models/tiny").json()["image"]
     assert (image["size_multiple"], image["default_cache"]) == (16, "off")
     assert "balanced" in image["caches"]
+    assert (image["negative_prompt"], image["takes_mask"]) == ("true_cfg_scale", False)
+    assert http.get("/v1/models/tiny").json()["weights_gb"] == 0.02
     assert http.get("/v1/models/black-forest-labs/FLUX.1-dev").status_code == 404
 
 

@@ -60,7 +60,7 @@ class Tags(HTMLParser):
         idle_stage(EngineStatus("failed", EVIL), [], [EVIL], EVIL),
         idle_stage(READY, [], [EVIL], EVIL),
         idle_stage(EngineStatus("loading", EVIL), [], [], EVIL),
-        topbar(EngineStatus("restarting", EVIL), EVIL),
+        topbar(EngineStatus("restarting", EVIL), replace(SPEC, name=EVIL, licence=EVIL)),
         strip((PICTURE,), has_more=True),
         problem(BadRequest(EVIL, param=EVIL)),
         told(EVIL),
@@ -158,8 +158,8 @@ def test_no_owner_is_an_error_and_never_somebody() -> None:
 
 
 def test_another_model_on_its_way_is_said_above_and_at_the_job_that_waits_for_it() -> None:
-    status = EngineStatus("ready", "FLUX.2-dev: Loading transformer (64.40 GB)", 0.4)
-    assert status_words(status) == "FLUX.2-dev: Loading transformer (64.40 GB) · 40 %"
+    status = EngineStatus("ready", "FLUX.2-dev: Loading transformer (3.10 of 64.40 GB)", 0.4)
+    assert status_words(status) == "FLUX.2-dev: Loading transformer (3.10 of 64.40 GB) · 40 %"
     assert "Loading transformer" in job_stage(view("loading"), status, 0)
     assert "Step 2 of" in job_stage(view("running", step=2), status, 0)
     assert status_words(EngineStatus("ready")) == "Ready"
@@ -167,10 +167,11 @@ def test_another_model_on_its_way_is_said_above_and_at_the_job_that_waits_for_it
 
 def test_the_bar_names_all_models_and_leads_to_the_others() -> None:
     ways = (("first", "./"), ("a<b", "models/a-b/"))
-    bar = topbar(READY, "first", ways)
-    assert "<span class='engine-model' aria-current='page'>first</span>" in bar
+    first = replace(SPEC, name="first", weights_gb=33.8)
+    bar = topbar(READY, first, ways)
+    assert "aria-current='page' title='Apache-2.0; 34 GB of weights'>first</span>" in bar
     assert "<a class='engine-model' href='models/a-b/'>a&lt;b</a>" in bar
-    assert "href" not in topbar(READY, "first", ways[:1])
+    assert "href" not in topbar(READY, first, ways[:1])
 
 
 def test_pictures_are_found_from_the_page_of_another_model() -> None:
