@@ -2,10 +2,11 @@
 
 `sh benchmarks/gpu.sh` runs it. The weights are random bfloat16 numbers made on the device, so
 nothing is downloaded, and prompts are random numbers, too: neither matters to the time. Pictures
-are 1024 x 1024, drawn one at a time with the engine's own steps, once with diffusers' blocks as
-they come and once with each block compiled by torch; FLUX.2's in eight steps. "balanced" has a
-threshold of 1 here, so that there are predicted steps to time: how many a real picture has, random
-weights cannot tell.
+are 1024 x 1024, drawn one at a time with the engine's own steps: with diffusers' blocks as they
+come, with each block compiled by torch, and with the compiled ones recorded as CUDA graphs, these
+at 512 x 512, too; last with the transformer streamed from main memory. FLUX.2's have eight steps.
+"balanced" has a threshold of 1 here, so that there are predicted steps to time: how many a real
+picture has, random weights cannot tell.
 
 Floors are operations over 790 TFLOP/s (`benchmarks.floor`). `--scale tiny --device cpu` tries the
 commands.
@@ -38,6 +39,8 @@ from pipelines.compiling import compile_blocks
 from pipelines.decode import decode_rows
 from pipelines.denoise import step_rows
 from pipelines.flux import Flux
+from pipelines.graphs import CudaRecorder, Graphs
+from pipelines.placement import put
 from pipelines.requests import RenderRequest
 from pipelines.row import Conditioning, Row, new_row
 from pipelines.specs import DEV, FLUX2_DEV, ModelSpec
@@ -103,15 +106,16 @@ class Drawn:
         return sum(self.computed_s) + sum(self.predicted_s) + self.decode_s
 
 
-def row_of(model: Flux, rule: CacheRule, seed: int = 0) -> Row:
+def row_of(model: Flux, rule: CacheRule, seed: int = 0, side: int | None = None) -> Row:
+    """``side`` in pixels, the native one where none is said."""
     spec = model.spec
-    size = spec.native_width, spec.native_height
+    size = (side, side) if side else (spec.native_width, spec.native_height)
     request = RenderRequest("r", "", *size, spec.default_steps, (seed,), cache=rule)
     return new_row(model, request, 0, Conditioning([random_prompt(model)]))
 
 
-def draw(model: Flux, rule: CacheRule) -> Drawn:
-    row = row_of(model, rule)
+def draw(model: Flux, rule: CacheRule, side: int | None = None) -> Drawn:
+    row = row_of(model, rule, side=side)
     steps: dict[bool, list[float]] = {True: [], False: []}
 
     def step() -> None:
@@ -137,19 +141,51 @@ def timed(model: Flux, work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def rows_of(model: Flux, parts: Parts) -> Iterator[dict[str, Any]]:
-    """Of the table, one after another; compiles the model's blocks on the way."""
+def rows_of(scale: Scale, device: str) -> Iterator[dict[str, Any]]:
+    """Of the table, one after another."""
+    model = random_model(scale, device)
+    side = scale.spec.native_width
+    parts = {side: parts_at(scale, side), side // 2: parts_at(scale, side // 2)}
     for count in COUNTS:
-        yield decode_row(model, parts, count)
-    yield from picture_rows(model, parts, "eager")
+        yield decode_row(model, parts[side], count)
+    yield from picture_rows(model, parts[side], "eager")
     compile_blocks(model)
-    yield from picture_rows(model, parts, "compiled")
+    yield from picture_rows(model, parts[side], "compiled")
+    if model.device.type != "cuda":
+        return
+    yield from picture_rows(model, parts[side // 2], "compiled, half the side", side // 2)
+    recorder = CudaRecorder(model.device)
+    model.graphs = Graphs(model.transformer, recorder, max_tokens=10**9)
+    yield from picture_rows(model, parts[side // 2], "graphs, half the side", side // 2)
+    yield from picture_rows(model, parts[side], "graphs")
+    del model, recorder
+    torch.cuda.empty_cache()
+    yield from streamed_rows(scale, device, parts[side])
 
 
-def picture_rows(model: Flux, parts: Parts, mode: str) -> Iterator[dict[str, Any]]:
+def streamed_rows(scale: Scale, device: str, parts: Parts) -> Iterator[dict[str, Any]]:
+    """As `--memory offload` holds the transformer."""
+    model = random_model(scale, device)
+    put(model.transformer, model.device, is_streamed=True)
+    yield from picture_rows(model, parts, "streamed")
+
+
+def random_model(scale: Scale, device: str) -> Flux:
+    shape = scale.spec, scale.transformer, scale.vae
+    return untrained(*shape, device=device, dtype=torch.bfloat16)
+
+
+def parts_at(scale: Scale, side: int) -> Parts:
+    model = untrained(scale.spec, scale.transformer, scale.vae, device="meta")
+    return parts_of(model, side, side)
+
+
+def picture_rows(
+    model: Flux, parts: Parts, mode: str, side: int | None = None
+) -> Iterator[dict[str, Any]]:
     """One for each rule; the first picture warms up."""
     for name, rule in RULES.items():
-        pictures = [draw(model, rule) for _ in range(REPEATS + 1)][1:]
+        pictures = [draw(model, rule, side) for _ in range(REPEATS + 1)][1:]
         totals = [picture.total_s for picture in pictures]
         predicted = [seconds for picture in pictures for seconds in picture.predicted_s]
         computed = [seconds for picture in pictures for seconds in picture.computed_s]
@@ -168,7 +204,7 @@ def picture_rows(model: Flux, parts: Parts, mode: str) -> Iterator[dict[str, Any
             "computed_step_floor_s": floor_of(parts.step),
             "predicted_step_s": statistics.median(predicted) if predicted else None,
             "predicted_step_floor_s": floor_of(parts.head),
-            "peak_bytes": peak_bytes(model.device, partial(draw, model, rule)),
+            "peak_bytes": peak_bytes(model.device, partial(draw, model, rule, side)),
         }
 
 
@@ -211,16 +247,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     scale = SCALES[options.scale]
-    shape = scale.spec, scale.transformer, scale.vae
-    parts = parts_of(
-        untrained(*shape, device="meta"), scale.spec.native_width, scale.spec.native_height
-    )
-    model = untrained(*shape, device=options.device, dtype=torch.bfloat16)
+    model = untrained(scale.spec, scale.transformer, scale.vae, device="meta")
     weights = [*model.transformer.parameters(), *model.vae.parameters()]
-    weights_bytes = sum(each.numel() * each.element_size() for each in weights)
+    weights_bytes = sum(2 * each.numel() for each in weights)
     print(f"{options.scale} scale, weights of {weights_bytes / 2**30:.2f} GiB", flush=True)
     rows: list[dict[str, Any]] = []
-    for row in rows_of(model, parts):
+    for row in rows_of(scale, options.device):
         print_row(row)
         rows.append(row)
     about = {"scale": options.scale, "weights_bytes": weights_bytes}

@@ -124,12 +124,12 @@ FLUX2_DEV = _black_forest_labs(
     DEV_2,
     family="flux2",
     default_guidance_scale=4.0,
-    weights_gb=99.3,  # Mistral's 30 layers that are read 34.7 of them
+    weights_gb=100.4,  # Mistral's 31 layers that are kept 35.8 of them
     max_references=6,
 )
 KLEINS = tuple(
     _klein(*klein, is_base=is_base)
-    for klein in (("4B", "Apache-2.0", 14.1), ("9B", "FLUX Non-Commercial License", 30.0))
+    for klein in (("4B", "Apache-2.0", 14.4), ("9B", "FLUX Non-Commercial License", 30.4))
     for is_base in (False, True)
 )
 TABLE = {spec.name: spec for spec in (DEV, SCHNELL, KONTEXT, FLUX2_DEV, *KLEINS)}

@@ -4,7 +4,18 @@ import pytest
 import torch
 
 from benchmarks.floor import parts_of
-from benchmarks.gpu import REPEATS, RULES, SCALES, decode_row, draw, picture_rows
+from benchmarks.gpu import (
+    REPEATS,
+    RULES,
+    SCALES,
+    decode_row,
+    draw,
+    parts_at,
+    picture_rows,
+    random_model,
+    row_of,
+    streamed_rows,
+)
 from benchmarks.untrained import untrained
 from pipelines.cache_rules import OFF
 
@@ -16,13 +27,12 @@ def scale(request):
 
 @pytest.fixture(scope="module")
 def model(scale):
-    shape = scale.spec, scale.transformer, scale.vae
-    return untrained(*shape, device="cpu", dtype=torch.bfloat16)
+    return random_model(scale, "cpu")
 
 
 @pytest.fixture(scope="module")
 def parts(scale):
-    return parts_of(untrained(scale.spec, scale.transformer, scale.vae, device="meta"), 64, 64)
+    return parts_at(scale, 64)
 
 
 @torch.inference_mode()
@@ -41,6 +51,20 @@ def test_the_floor_is_that_of_the_steps_that_were_computed(model, parts):
     saved = balanced["predicted"] * (parts.tail + parts.out)
     assert off["floor_s"] - balanced["floor_s"] == pytest.approx(saved / 790e12)
     assert balanced["over_floor"] == pytest.approx(balanced["median_s"] / balanced["floor_s"])
+
+
+@torch.inference_mode()
+def test_the_rows_of_a_smaller_side_are_of_that_side(scale, model, parts):
+    off, _ = picture_rows(model, parts_at(scale, 32), "eager", 32)
+    whole, _ = picture_rows(model, parts, "eager")
+    assert off["floor_s"] < whole["floor_s"]
+    assert row_of(model, OFF, side=32).grid.tokens * 4 == row_of(model, OFF).grid.tokens
+
+
+@torch.inference_mode()
+def test_a_streamed_transformer_is_timed(scale, parts):
+    (off, _) = streamed_rows(scale, "cpu", parts)
+    assert off["name"] == "picture, streamed, off" and off["median_s"] > 0
 
 
 @torch.inference_mode()
