@@ -56,7 +56,7 @@ class Row:
 
     @property
     def group(self) -> GroupKey:
-        """What rows of one forward have in common; weights of their own (LoRA) would belong here."""
+        """What rows of one forward share; weights of their own (LoRA) would belong here."""
         return self.grid, self.prompt.text.shape[0], tuple(each.grid for each in self.references)
 
     @property
