@@ -38,7 +38,7 @@ def choose(key: tuple[Hashable, ...], x: Tensor, candidates: Mapping[str, Candid
     choices = choices_of(x.device)
     name = "|".join(map(str, (*key, x.dtype)))
     chosen = choices.get(name)
-    if chosen not in candidates:
+    if chosen is None or chosen not in candidates:
         chosen = _fastest(candidates, x.device)
         choices.put(name, chosen)
     return candidates[chosen]()

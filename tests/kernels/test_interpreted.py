@@ -13,7 +13,7 @@ FILES = Path(__file__).parent
 ROOT = FILES.parents[1]
 
 
-@pytest.mark.parametrize("file", ["interpreted.py"])
+@pytest.mark.parametrize("file", ["interpreted.py", "interpreted_vae.py"])
 def test_interpreted_kernels(file: str) -> None:
     told = subprocess.run(
         [
