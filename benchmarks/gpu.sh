@@ -1,6 +1,6 @@
 #!/bin/sh
-# Measures the full shapes of FLUX.1-dev and FLUX.2-dev on one CUDA device, in at most nine minutes:
-# sh benchmarks/gpu.sh. It downloads nothing: the weights are random. Tables and JSON lines go to OUT.
+# Measures the full shapes of FLUX.1-dev and FLUX.2-dev and the kernels on one CUDA device, in at most
+# ten minutes: sh benchmarks/gpu.sh. It downloads nothing: the weights are random. Tables and JSON lines go to OUT.
 # A trial of the commands on a CPU: SCALE=tiny sh benchmarks/gpu.sh cpu
 set -eu
 DEVICE=${1:-cuda}
@@ -16,5 +16,11 @@ measure() { # scale, seconds at most, name of the JSON
   cat "$OUT/$3.txt" >>"$OUT/gpu.txt"
   tail -n 1 "$OUT/$3.txt" >"$OUT/$3.json"
 }
-measure "$SCALE" 330 gpu-flux1
-measure "$SCALE-flux2" 210 gpu-flux2
+if [ "$DEVICE" != cpu ]; then # every case of the interpreter's tests, then times
+  KERNELS_DEVICE=$DEVICE timeout 90 "$PYTHON" -m pytest -q tests/kernels/interpreted.py -k "not broken" \
+    >"$OUT/kernels-tests.txt" 2>&1 || echo "kernels' tests failed: kernels-tests.txt" >>"$OUT/gpu.txt"
+  timeout 90 "$PYTHON" -m benchmarks.kernels --device "$DEVICE" >"$OUT/kernels.txt" || true
+  cat "$OUT/kernels.txt" >>"$OUT/gpu.txt"
+fi
+measure "$SCALE" 240 gpu-flux1
+measure "$SCALE-flux2" 170 gpu-flux2

@@ -3,6 +3,7 @@
 import torch
 from torch.nn import functional as F
 
+from kernels import backend
 from pipelines.errors import DeviceUnusable
 
 ELSEWHERE = "or serve with --device cpu"
@@ -71,6 +72,14 @@ def check_dtype(device: torch.device, dtype: torch.dtype) -> None:
             f"{_name_of(device)} gives values that are not numbers in {name}. Give another "
             f"--dtype, {ELSEWHERE}."
         )
+
+
+def check_kernels() -> backend.Choice:
+    """What `STUDIO_KERNELS` says. Raises DeviceUnusable for a word that it does not know."""
+    try:
+        return backend.choice()
+    except ValueError as error:
+        raise DeviceUnusable(str(error)) from error
 
 
 def poison_fresh_memory() -> None:

@@ -14,9 +14,10 @@ from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from kernels.vae import use_kernels
 from pipelines import schedule
 from pipelines.compiling import compile_blocks
-from pipelines.devices import check_dtype, default_dtype, find_device
+from pipelines.devices import check_dtype, check_kernels, default_dtype, find_device
 from pipelines.errors import LoadFailed
 from pipelines.families import FAMILIES, Family, Way
 from pipelines.flux import Flux
@@ -51,6 +52,7 @@ def load(
     device = find_device(str(device))
     way = Way(device, dtype or default_dtype(device))
     check_dtype(device, way.dtype)
+    has_kernels = device.type == "cuda" and check_kernels() != "torch"
     family = FAMILIES[model_spec.family]
     folder = locate(model_spec, token, on_progress)
     sizes = held_sizes(folder, family, way.dtype)
@@ -58,6 +60,8 @@ def load(
     if placement.reason:
         log.warning(placement.reason)
     parts = _load_parts(folder, family, way, placement, on_progress)
+    if has_kernels:
+        use_kernels(parts["vae"])
     model = family.model(
         model_spec,
         transformer=parts["transformer"],

@@ -15,7 +15,7 @@ import huggingface_hub
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from pipelines.devices import check_dtype, default_dtype, find_device
+from pipelines.devices import check_dtype, check_kernels, default_dtype, find_device
 from pipelines.errors import PipelineError
 from pipelines.families import FAMILIES
 from pipelines.loading import check_folder, held_sizes
@@ -66,7 +66,8 @@ def _device(settings: Settings) -> str:
     device = find_device(settings.device)
     dtype = _dtype(settings, device)
     check_dtype(device, dtype)
-    return f"{device} computes in {str(dtype).removeprefix('torch.')}"
+    kernels = check_kernels() if device.type == "cuda" else "torch"
+    return f"{device} computes in {str(dtype).removeprefix('torch.')}, kernels: {kernels}"
 
 
 def _dtype(settings: Settings, device: torch.device) -> torch.dtype:

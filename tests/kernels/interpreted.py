@@ -1,10 +1,12 @@
 """Kernels in Triton's interpreter against float64 PyTorch. `test_interpreted.py` runs this file.
 
 Not collected by itself: ``TRITON_INTERPRET`` has to be set before a kernel is decorated. Fresh
-memory is filled with NaN, so a value that is not written fails.
+memory is filled with NaN, so a value that is not written fails. With ``KERNELS_DEVICE=cuda`` the
+same cases run on a GPU (without the broken kernels, which may read anywhere).
 """
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from kernels.group_norm import group_norm
 # Relative to the largest value. float16 and bfloat16 round the result once.
 TOLERANCE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 DTYPES = tuple(TOLERANCE)
+DEVICE = os.environ.get("KERNELS_DEVICE", "cpu")
 # x: pictures, channels, height, width; weight: channels, window; what differs from a plain call.
 CONVS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "first channels of one": ((1, 1, 7, 7), (4, 3, 3), {"padding": 1}),
@@ -110,7 +113,7 @@ def _as_float32(handle):
 def random(shape, dtype, seed=0, offset=0.0):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(shape, generator=generator, dtype=torch.float64) + offset
-    x = x.to(dtype)
+    x = x.to(DEVICE, dtype)
     return x.to(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
@@ -203,7 +206,7 @@ def test_a_large_mean_costs_no_digits():
 
 
 def test_what_is_not_channels_last_is_taken_as_well():
-    x, weight = torch.randn(2, 16, 7, 7), torch.randn(17, 16, 3, 3)
+    x, weight = (torch.randn(shape, device=DEVICE) for shape in ((2, 16, 7, 7), (17, 16, 3, 3)))
     exact = F.conv2d(x.double(), weight.double(), padding=1)
     assert error(conv2d(x, weight, padding=1), exact) <= TOLERANCE[torch.float32]
     exact = F.group_norm(x.double(), 4)
