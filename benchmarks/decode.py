@@ -1,9 +1,9 @@
 """Latents to 8-bit pictures: ours against diffusers' plain, sliced and tiled decode.
 
 `python -m benchmarks.decode` takes the embedded model; `--model` and `--device cuda` take others.
-Ours is timed as the engine runs it, through the line of finished rows; diffusers' ways end in its
-own image processor, and tiles have half the picture's side. Errors are relative L2 distances to the
-plain decode, before rounding to 8 bits.
+Ours is timed as the engine runs it, its VAE on the kernels, through the line of finished rows;
+diffusers' ways have diffusers' modules and end in its own image processor, and tiles have half the
+picture's side. Errors are relative L2 distances to the plain decode, before rounding to 8 bits.
 
 A second part decodes one large picture plainly and in strips. Its decoder has FLUX.1's shape and
 random weights; on a CPU an eighth of the channels, and no attention, which then would take most of
@@ -12,11 +12,12 @@ the time.
 
 import argparse
 import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from diffusers.image_processor import VaeImageProcessor
@@ -25,6 +26,7 @@ from torch import Tensor
 
 from benchmarks.memory import peak_bytes
 from benchmarks.report import Claim, json_line
+from kernels.vae import use_stock
 from pipelines.decode_line import DecodeLine
 from pipelines.flux import Flux
 from pipelines.loading import load
@@ -51,7 +53,7 @@ def rows_of(model: Flux, count: int, width: int, height: int) -> list[Row]:
     return [new_row(model, request, index, Conditioning(prompts)) for index in range(count)]
 
 
-def ways_of(model: Flux, line: DecodeLine, rows: list[Row]) -> Ways:
+def ways_of(model: Flux, stock: Flux, line: DecodeLine, rows: list[Row]) -> Ways:
     """From the rows' latents to 8-bit pictures on the host."""
     latents = torch.stack([row.latents for row in rows])
 
@@ -63,10 +65,9 @@ def ways_of(model: Flux, line: DecodeLine, rows: list[Row]) -> Ways:
             pass
 
     def theirs(*modes: str) -> None:
-        vae: Any = model.vae
-        vae.decoder.max_plain_px = sys.maxsize
+        vae: Any = stock.vae
         vae.use_slicing, vae.use_tiling = "sliced" in modes, "tiled" in modes
-        pictures = model.decode(latents, rows[0].grid)
+        pictures = stock.decode(latents, rows[0].grid)
         vae.use_slicing = vae.use_tiling = False
         VaeImageProcessor().postprocess(pictures, output_type="pil")
 
@@ -85,10 +86,11 @@ def halve_tiles(model: Flux, side: int) -> None:
     vae.tile_latent_min_size = side // model.spec.size_multiple  # two latents a token
 
 
-def compare(model: Flux, line: DecodeLine, count: int) -> list[TableRow]:
+def compare(model: Flux, stock: Flux, line: DecodeLine, count: int) -> list[TableRow]:
     """A row of the table for every way, the ways taking turns."""
-    ways = ways_of(model, line, rows_of(model, count, *native_size(model)))
-    plain, *_ = pictures = [pictures_of(model, way) for way in ways.values()]  # and warmed up
+    ways = ways_of(model, stock, line, rows_of(model, count, *native_size(model)))
+    both = (model, stock)
+    plain, *_ = pictures = [pictures_of(both, way) for way in ways.values()]  # and warmed up
     times = interleaved(model.device, ways)
     medians = [statistics.median(each) for each in times]
     return [
@@ -108,18 +110,19 @@ def compare(model: Flux, line: DecodeLine, count: int) -> list[TableRow]:
     ]
 
 
-def pictures_of(model: Flux, way: Callable[[], object]) -> Tensor:
-    """What the VAE gives on that way, before rounding."""
+def pictures_of(models: Sequence[Flux], way: Callable[[], object]) -> Tensor:
+    """What a VAE of theirs gives on that way, before rounding."""
     seen: list[Tensor] = []
-    real = model.decode
 
-    def record(latents: Tensor, grid: Any) -> Tensor:
+    def record(real: Callable[..., Tensor], latents: Tensor, grid: Any) -> Tensor:
         seen.append(real(latents, grid))
         return seen[-1]
 
-    model.decode = record  # type: ignore[method-assign]
-    way()
-    model.decode = real  # type: ignore[method-assign]
+    with ExitStack() as stack:
+        for model in models:
+            spy = partial(record, model.decode)
+            stack.enter_context(patch.object(model, "decode", spy))
+        way()
     return torch.cat(seen)
 
 
@@ -247,10 +250,13 @@ def main() -> None:
     options = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = False  # errors are compared in float32
     spec = find_spec(options.model)
-    model = load(spec, device=options.device, on_progress=lambda what, share: None)
+    model, stock = (
+        load(spec, device=options.device, on_progress=lambda what, share: None) for _ in range(2)
+    )
+    use_stock(stock.vae)
     line = DecodeLine(model)
-    halve_tiles(model, spec.native_width)
-    rows = [row for count in COUNTS for row in compare(model, line, count)]
+    halve_tiles(stock, spec.native_width)
+    rows = [row for count in COUNTS for row in compare(model, stock, line, count)]
     preview_ms = time_preview(model)
     large_rows, large_claims = compare_large(model.device)
     bar = 1e-5 if model.dtype == torch.float32 else 1e-2

@@ -237,8 +237,8 @@ def by_torch(
         x, above, left = F.pad(x, (left, right, above, below)), 0, 0
     y = F.conv2d(x, weight, bias, task.stride, (above, left), task.dilation, task.groups)
     if task.activation == "silu":
-        y = F.silu(y)
-    return y if residual is None else y + residual
+        y = F.silu(y, inplace=True)
+    return y if residual is None else y.add_(residual)
 
 
 def by_triton(

@@ -199,8 +199,8 @@ def by_torch(
     """The same by PyTorch's own operations."""
     y = F.group_norm(x, task.groups, weight, bias, task.eps)
     if task.activation == "silu":
-        y = F.silu(y)
-    return y if residual is None else y + residual
+        y = F.silu(y, inplace=True)
+    return y if residual is None else y.add_(residual)
 
 
 def by_triton(

@@ -52,7 +52,7 @@ def load(
     device = find_device(str(device))
     way = Way(device, dtype or default_dtype(device))
     check_dtype(device, way.dtype)
-    has_kernels = device.type == "cuda" and check_kernels() != "torch"
+    has_kernels = check_kernels() != "torch"
     family = FAMILIES[model_spec.family]
     folder = locate(model_spec, token, on_progress)
     sizes = held_sizes(folder, family, way.dtype)

@@ -66,8 +66,7 @@ def _device(settings: Settings) -> str:
     device = find_device(settings.device)
     dtype = _dtype(settings, device)
     check_dtype(device, dtype)
-    kernels = check_kernels() if device.type == "cuda" else "torch"
-    return f"{device} computes in {str(dtype).removeprefix('torch.')}, kernels: {kernels}"
+    return f"{device} computes in {str(dtype).removeprefix('torch.')}, kernels: {check_kernels()}"
 
 
 def _dtype(settings: Settings, device: torch.device) -> torch.dtype:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipelines.errors import LoadFailed
+from pipelines.errors import DeviceUnusable, LoadFailed
 from pipelines.loading import Told, load
 from pipelines.specs import find_spec
 
@@ -66,6 +66,21 @@ def test_weights_are_not_read_ahead_where_memory_is_short(folder, monkeypatch):
     heard = []
     load_folder(folder, on_progress=lambda what, share: heard.append(share))
     assert len(heard) == 5  # the four components as they begin, and the end
+
+
+@pytest.mark.parametrize(("said", "is_swapped"), [("auto", True), ("torch", False)])
+def test_the_vae_runs_on_the_kernels_unless_told_otherwise(folder, said, is_swapped, monkeypatch):
+    monkeypatch.setenv("STUDIO_KERNELS", said)
+    block = load_folder(folder).vae.decoder.mid_block.resnets[0]
+    assert ("forward" in block.__dict__) == is_swapped
+
+
+def test_another_word_for_the_kernels_is_told_before_weights_are_read(folder, monkeypatch):
+    monkeypatch.setenv("STUDIO_KERNELS", "fast")
+    heard = []
+    with pytest.raises(DeviceUnusable, match="auto, triton, torch"):
+        load_folder(folder, on_progress=lambda *news: heard.append(news))
+    assert not heard
 
 
 def test_a_cpu_gets_float32_and_modules_that_do_not_train(folder):
