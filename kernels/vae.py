@@ -8,6 +8,7 @@ a residual is added before the sum is written, a doubled picture is never writte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -20,6 +21,7 @@ from diffusers.models.resnet import ResnetBlock2D
 from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 
+from kernels.autotune import measure
 from kernels.conv2d import Padding, conv2d
 from kernels.group_norm import group_norm
 
@@ -34,6 +36,20 @@ def use_kernels(vae: nn.Module) -> None:
     vae.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for module, forward in _swaps(vae):
         module.forward = MethodType(forward, module)
+
+
+def use_faster(vae: Any, latents: Tensor) -> bool:
+    """Whether the kernels decode these latents faster on a CUDA device; uses them if so.
+
+    The first run measures every layer's ways (`kernels.autotune`), which takes a minute once.
+    """
+    decode = partial(vae.decode, latents, return_dict=False)
+    stock = measure(lambda: decode()[0], latents.device)
+    use_kernels(vae)
+    is_faster = measure(lambda: decode()[0], latents.device) < stock
+    if not is_faster:
+        use_stock(vae)
+    return is_faster
 
 
 def use_stock(vae: nn.Module) -> None:

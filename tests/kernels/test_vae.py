@@ -12,7 +12,7 @@ from diffusers.models.autoencoders.autoencoder_kl_flux2 import AutoencoderKLFlux
 from diffusers.models.resnet import ResnetBlock2D
 
 from benchmarks.untrained import FLUX1_VAE, FLUX2_VAE
-from kernels.vae import use_kernels, use_stock
+from kernels.vae import use_faster, use_kernels, use_stock
 from pipelines.strip_decoder import use_strips
 
 VAES = {"FLUX.1": (AutoencoderKL, FLUX1_VAE), "FLUX.2": (AutoencoderKLFlux2, FLUX2_VAE)}
@@ -81,6 +81,16 @@ def test_the_reverse_swap_gives_diffusers_own(pair):
     latents = torch.randn(1, stock.config["latent_channels"], 4, 4)
     assert torch.equal(back.decoder(latents), stock.decoder(latents))
     assert back.decoder.conv_in.weight.is_contiguous()
+
+
+@pytest.mark.parametrize("seconds", [(2.0, 1.0), (1.0, 2.0)])
+def test_the_faster_of_both_stays(pair, seconds, monkeypatch):
+    times = iter(seconds)
+    monkeypatch.setattr("kernels.vae.measure", lambda run, device: (run(), next(times))[1])
+    vae = copy.deepcopy(pair[0])
+    is_ours = use_faster(vae, torch.zeros(1, vae.config["latent_channels"], 4, 4))
+    assert is_ours == (seconds[1] < seconds[0])
+    assert is_ours == any("forward" in module.__dict__ for module in vae.modules())
 
 
 def test_the_weights_are_those_that_were_there(pair):
