@@ -20,8 +20,9 @@ from studio.job import JobView, Origin, Picture
 from studio.library import HistoryPage, JobRecord, Library
 from studio.live import LiveJob, kept_view
 from studio.pictures import fit_picture
-from studio.request import Draft, Notice, PictureRequest, settle
+from studio.request import Draft, Notice, PictureRequest
 from studio.roles import Roles, fitted_sizes
+from studio.settle import settle
 from studio.step_cache import UNSET, CacheSetting
 from studio.watch import Bell, Bells
 from studio.world import World

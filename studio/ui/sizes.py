@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 
 from pipelines.specs import ModelSpec
-from studio.request import MIN_SIDE_PX, default_size
+from studio.request import MIN_SIDE_PX
+from studio.settle import default_size
 
 RATIOS: dict[str, float] = {
     "1:1": 1.0,

@@ -10,7 +10,8 @@ from studio.errors import NotFound
 from studio.files import LEFTOVER_AGE_S
 from studio.job import Picture
 from studio.library import EncodedPicture, JobRecord, Library
-from studio.request import Draft, settle
+from studio.request import Draft
+from studio.settle import settle
 from studio.step_cache import CacheChoice
 from tests.studio.conftest import SPEC
 

@@ -7,8 +7,9 @@ import pytest
 
 from pipelines.specs import DEV, FLUX2_DEV, KLEINS, KONTEXT, ModelSpec
 from studio.errors import BadRequest
-from studio.request import Draft, Notice, PictureRequest, settle
+from studio.request import Draft, Notice, PictureRequest
 from studio.roles import Roles, fitted_sizes, reference_size, roles_of
+from studio.settle import settle
 
 KLEIN, KLEIN_BASE = KLEINS[:2]
 

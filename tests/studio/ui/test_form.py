@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.cache_rules import OFF, PRESETS, CacheRule, resolve
 from studio.errors import BadRequest
-from studio.request import settle
+from studio.settle import settle
 from studio.step_cache import UNSET, CacheSetting, rule_to_dict
 from studio.ui.form import (
     FIELDS,

@@ -11,7 +11,8 @@ from pipelines.cache_rules import PRESETS, CacheRule, resolve
 from studio.engine.protocol import EngineStatus
 from studio.errors import BadRequest
 from studio.job import JobView, Picture, Status
-from studio.request import Draft, Notice, settle
+from studio.request import Draft, Notice
+from studio.settle import settle
 from studio.step_cache import CACHE_NAMES, UNSET, CacheChoice, CacheSetting, rule_from_dict
 from studio.ui.notes import plan_line, problem, seed_note, strength_words, told, warnings
 from studio.ui.owner import owner_of

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pipelines.specs import DEV, ModelSpec
-from studio.request import Draft, settle
+from studio.request import Draft
+from studio.settle import settle
 from studio.ui.sizes import (
     CUSTOM,
     MATCH,

@@ -8,7 +8,8 @@ import pytest
 
 from pipelines.cache_rules import OFF, PRESETS, resolve
 from studio.errors import BadRequest
-from studio.request import SEED_LIMIT, Draft, PictureRequest, default_size, settle
+from studio.request import SEED_LIMIT, Draft, PictureRequest
+from studio.settle import default_size, settle
 from studio.step_cache import CACHE_FIELDS, CacheChoice, CacheSetting
 from tests.studio.conftest import SPEC
 
@@ -109,6 +110,13 @@ def test_options_that_depend_on_others_are_named() -> None:
     assert plan(secondary_negative_prompt="blur")[1] == {noted}
     noted = ("option_without_effect", "output_quality")
     assert plan(output_format="png", quality=80)[1] == {noted}
+
+
+def test_an_option_without_effect_for_two_reasons_is_named_once() -> None:
+    spec = replace(SPEC, family="flux2-klein", guidance="none")
+    draft = Draft("x", secondary_negative_prompt="blur")
+    (notice,) = settle(draft, spec, max_images=1)[1]
+    assert "one text encoder" in notice.message
 
 
 def test_guidance_without_an_embedding_is_named() -> None:
