@@ -34,6 +34,7 @@ from benchmarks.untrained import (
     random_prompt,
     untrained,
 )
+from kernels.vae import use_kernels
 from pipelines.cache_rules import OFF, CacheRule, resolve
 from pipelines.compiling import compile_blocks
 from pipelines.decode import decode_rows
@@ -171,8 +172,11 @@ def streamed_rows(scale: Scale, device: str, parts: Parts) -> Iterator[dict[str,
 
 
 def random_model(scale: Scale, device: str) -> Flux:
+    """Its VAE on the kernels, as the studio has it."""
     shape = scale.spec, scale.transformer, scale.vae
-    return untrained(*shape, device=device, dtype=torch.bfloat16)
+    model = untrained(*shape, device=device, dtype=torch.bfloat16)
+    use_kernels(model.vae)
+    return model
 
 
 def parts_at(scale: Scale, side: int) -> Parts:

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from kernels.backend import triton
+from kernels.backend import TritonError, triton
 
 log = logging.getLogger(__name__)
 Candidate = Callable[[], Tensor]
@@ -39,22 +39,30 @@ def choose(key: tuple[Hashable, ...], x: Tensor, candidates: Mapping[str, Candid
     name = "|".join(map(str, (*key, x.dtype)))
     chosen = choices.get(name)
     if chosen is None or chosen not in candidates:
-        chosen = _fastest(candidates, x.device)
+        chosen = fastest(candidates, x.device)
         choices.put(name, chosen)
     return candidates[chosen]()
 
 
-def _fastest(candidates: Mapping[str, Candidate], device: torch.device) -> str:
+def size_class(x: Tensor) -> int:
+    """Of a picture's pixels: a choice serves all sizes up to twice as large, and any number."""
+    return (x.shape[2] * x.shape[3]).bit_length()
+
+
+def fastest(candidates: Mapping[str, Candidate], device: torch.device) -> str:
+    """Raises what the last one raised where none can run, and where memory is short."""
     seconds: dict[str, float] = {}
+    left = len(candidates)
     for name, candidate in candidates.items():
+        left -= 1
         try:
             seconds[name] = measure(candidate, device)
-        except Exception:
-            if len(candidates) == 1:
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, TritonError):
+            if not (seconds or left):
                 raise
             log.warning("The kernel %s cannot run here and is left out.", name, exc_info=True)
-    if not seconds:
-        return next(iter(candidates))
     return min(seconds, key=lambda name: seconds[name])
 
 
@@ -126,8 +134,15 @@ def describe(device: torch.device) -> tuple[str, ...]:
         str(torch.backends.cudnn.version()),
         torch.__version__,
         "" if triton is None else triton.__version__,
+        _sources(),
         _driver(),
     )
+
+
+def _sources() -> str:
+    """Of the kernels: another one may be faster."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def _driver() -> str:

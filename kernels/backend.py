@@ -15,10 +15,12 @@ from torch import Tensor
 try:
     import triton
     import triton.language as tl
+    from triton.runtime.errors import TritonError
 
     jit: Any = triton.jit
 except ImportError:  # builds of PyTorch for CPUs come without it
     triton = tl = None
+    TritonError = RuntimeError
 
     def jit(function: Any) -> Any:
         return function
@@ -43,6 +45,18 @@ def can_run(x: Tensor) -> bool:
     if triton is None or x.dtype not in DTYPES:
         return False
     return x.is_cuda or (x.device.type == "cpu" and is_interpreted())
+
+
+def runs_kernel(x: Tensor, said: Choice) -> bool:
+    """Whether the kernel is to be tried: always by "triton", and where "auto" can measure it."""
+    return can_run(x) and (said == "triton" or (said == "auto" and x.is_cuda))
+
+
+def fits(values: Tensor | None, x: Tensor, count: int) -> bool:
+    """Whether a bias or a norm's weight of so many values lies as a kernel reads it."""
+    if values is None:
+        return True
+    return values.shape == (count,) and values.device == x.device and values.is_contiguous()
 
 
 def is_interpreted() -> bool:

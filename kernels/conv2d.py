@@ -11,58 +11,23 @@ kernel reads it, so a weight that was put into ``channels_last`` at load is neve
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.autotune import Candidate, choose
-from kernels.backend import can_run, choice, jit, tl, triton
+from kernels.autotune import Candidate, choose, size_class
+from kernels.backend import choice, fits, jit, runs_kernel, tl, triton
+from kernels.conv2d_configs import Config, configs_for
 
 Activation = Literal["silu"]
 Pair = tuple[int, int]
 # Rows above, below, columns left, right.
 Padding = tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """A tile's output pixels, output channels and input channels; how it is run."""
-
-    pixels: int
-    channels: int
-    depth: int
-    warps: int
-    stages: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.pixels}x{self.channels}x{self.depth}w{self.warps}s{self.stages}"
-
-    def shared_bytes(self, itemsize: int) -> int:
-        """Of the tiles that are loaded ahead: the least shared memory that a GPU must have."""
-        return self.stages * self.depth * (self.pixels + self.channels) * itemsize
-
-
-# The first is taken where nothing was measured; none spills registers on sm_80 to sm_100 (a test
-# compiles all). Narrow ones are for the last layer's few channels.
-CONFIGS = (
-    Config(128, 128, 64, 8, 3),
-    Config(64, 256, 64, 8, 3),
-    Config(128, 128, 32, 8, 4),
-    Config(256, 64, 64, 8, 3),
-    Config(128, 64, 64, 4, 3),
-    Config(64, 64, 32, 4, 3),
-    Config(128, 32, 32, 4, 3),
-    Config(128, 16, 64, 4, 3),
-)
-# float32 has tiles of twice the bytes, and its products take no tensor cores.
-CONFIGS_FLOAT32 = (Config(64, 64, 32, 4, 2), Config(64, 32, 32, 4, 2), Config(64, 16, 32, 4, 2))
 
 
 @jit
@@ -174,7 +139,7 @@ def conv2d(
     """
     task = Task(_pair(stride), _four(padding), _pair(dilation), groups, activation, upsample)
     said = choice()
-    if said == "torch" or not can_run(x) or not _is_plain(task, x, weight, residual):
+    if not runs_kernel(x, said) or not _is_plain(task, x, weight, bias, residual):
         return by_torch(task, x, weight, bias, residual)
     x, weight = (each.contiguous(memory_format=torch.channels_last) for each in (x, weight))
     if residual is not None:
@@ -182,11 +147,18 @@ def conv2d(
     given = (x, weight, bias, residual)
     by_name: Mapping[str, Candidate] = {
         config.name: partial(by_triton, config, task, *given)
-        for config in configs_for(x, weight, task)
+        for config in configs_for(x, weight.shape[0] // groups)
     }
     if said == "triton":
         return next(iter(by_name.values()))()
-    key = ("conv2d", *task.key, *x.shape, *weight.shape, bias is not None, residual is not None)
+    key = (
+        "conv2d",
+        *task.key,
+        *weight.shape,
+        size_class(x),
+        bias is not None,
+        residual is not None,
+    )
     return choose(key, x, {"torch": partial(by_torch, task, *given), **by_name})
 
 
@@ -291,29 +263,13 @@ def by_triton(
     return y
 
 
-def configs_for(x: Tensor, weight: Tensor, task: Task) -> tuple[Config, ...]:
-    """Those worth a try, the most likely first: no tile much wider than the output channels."""
-    all_of_them = CONFIGS_FLOAT32 if x.dtype == torch.float32 else CONFIGS
-    width = triton.next_power_of_2(max(16, weight.shape[0] // task.groups))
-    room = shared_memory(x.device)
-    return tuple(
-        config
-        for config in all_of_them
-        if config.channels <= width and config.shared_bytes(x.itemsize) <= room
-    )
-
-
-@cache
-def shared_memory(device: torch.device) -> int:
-    """Bytes that a block may have; no bound in the interpreter."""
-    if device.type != "cuda":
-        return sys.maxsize
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
-
-
-def _is_plain(task: Task, x: Tensor, weight: Tensor, residual: Tensor | None) -> bool:
+def _is_plain(
+    task: Task, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None
+) -> bool:
     """Whether the shapes fit and there is something to do; PyTorch explains what does not."""
     if x.ndim != 4 or weight.ndim != 4 or not x.numel() or weight.dtype != x.dtype:
+        return False
+    if weight.device != x.device or not fits(bias, x, weight.shape[0]):
         return False
     if x.shape[1] != weight.shape[1] * task.groups or weight.shape[0] % task.groups:
         return False

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from kernels.autotune import choose
-from kernels.backend import can_run, choice, jit, tl, triton
+from kernels.autotune import choose, size_class
+from kernels.backend import choice, fits, jit, runs_kernel, tl, triton
 
 PROGRAMS = (
     1024  # that a picture's pixels are shared among at most: some eight for each multiprocessor
@@ -170,7 +170,7 @@ def group_norm(
     """
     task = Task(num_groups, eps, activation)
     said = choice()
-    if said == "torch" or not can_run(x) or not _is_plain(task, x, residual):
+    if not runs_kernel(x, said) or not _is_plain(task, x, (weight, bias), residual):
         return by_torch(task, x, weight, bias, residual)
     x = x.contiguous(memory_format=torch.channels_last)
     if residual is not None:
@@ -178,7 +178,7 @@ def group_norm(
     given = (x, weight, bias, residual)
     if said == "triton":
         return by_triton(task, *given)
-    key = ("group_norm", num_groups, activation, *x.shape, residual is not None)
+    key = ("group_norm", num_groups, activation, x.shape[1], size_class(x), residual is not None)
     return choose(
         key,
         x,
@@ -270,8 +270,11 @@ def by_triton(
     return y
 
 
-def _is_plain(task: Task, x: Tensor, residual: Tensor | None) -> bool:
+def _is_plain(
+    task: Task, x: Tensor, values: tuple[Tensor | None, Tensor | None], residual: Tensor | None
+) -> bool:
     """Whether the shapes fit and there is something to do; PyTorch explains what does not."""
     if x.ndim != 4 or not x.numel() or x.shape[1] % task.groups:
         return False
-    return residual is None or residual.shape == x.shape
+    is_like_x = residual is None or residual.shape == x.shape
+    return is_like_x and all(fits(each, x, x.shape[1]) for each in values)

@@ -8,7 +8,6 @@ a residual is added before the sum is written, a doubled picture is never writte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -41,12 +40,19 @@ def use_kernels(vae: nn.Module) -> None:
 def use_faster(vae: Any, latents: Tensor) -> bool:
     """Whether the kernels decode these latents faster on a CUDA device; uses them if so.
 
-    The first run measures every layer's ways (`kernels.autotune`), which takes a minute once.
+    The first run measures every layer's ways (`kernels.autotune`), which takes a minute once. Where
+    there is no memory for a decode, nothing is swapped.
     """
-    decode = partial(vae.decode, latents, return_dict=False)
-    stock = measure(lambda: decode()[0], latents.device)
-    use_kernels(vae)
-    is_faster = measure(lambda: decode()[0], latents.device) < stock
+
+    def decode() -> Tensor:
+        return vae.decode(latents, return_dict=False)[0]  # type: ignore[no-any-return]
+
+    try:
+        stock = measure(decode, latents.device)
+        use_kernels(vae)
+        is_faster = measure(decode, latents.device) < stock
+    except torch.OutOfMemoryError:
+        is_faster = False
     if not is_faster:
         use_stock(vae)
     return is_faster
@@ -61,7 +67,7 @@ def use_stock(vae: nn.Module) -> None:
 
 def _swaps(vae: nn.Module) -> Iterator[tuple[Any, Forward]]:
     for module in vae.modules():
-        if isinstance(module, Encoder | Decoder):
+        if isinstance(module, Encoder | Decoder) and _is_norm_with_silu(module):
             yield module.conv_norm_out, _norm_with_silu
             yield module.conv_act, _nothing
         elif forward := _forward_for(module):
@@ -86,9 +92,13 @@ def _forward_for(module: Any) -> Forward | None:
 
 def _is_plain_resnet(block: Any) -> bool:
     is_bare = block.upsample is None and block.downsample is None and block.time_emb_proj is None
-    return (
-        is_bare and isinstance(block.norm1, nn.GroupNorm) and isinstance(block.norm2, nn.GroupNorm)
-    )
+    norms = (block.norm1, block.norm2)
+    is_known = all(isinstance(norm, nn.GroupNorm) for norm in norms)
+    return is_bare and is_known and isinstance(block.nonlinearity, nn.SiLU)
+
+
+def _is_norm_with_silu(part: Any) -> bool:
+    return isinstance(part.conv_norm_out, nn.GroupNorm) and isinstance(part.conv_act, nn.SiLU)
 
 
 def _is_plain_attention(attention: Any) -> bool:

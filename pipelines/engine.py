@@ -206,6 +206,8 @@ class PictureEngine:
             for row in outcome:
                 self._fail(row.request.id, _not_finite(row))
             return rows
+        if outcome.code == OutOfMemory.code and self._model.graphs is not None:
+            self._model.graphs.clear()
         if len(rows) == 1:
             self._fail(rows[0].request.id, _at_step(rows[0], outcome))
             return []

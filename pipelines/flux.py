@@ -8,7 +8,7 @@ configurations.
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -214,15 +214,23 @@ class Flux(ABC):
     def velocity(self, state: HeadState) -> Tensor:
         """The rest of the forward: `tail`, then `out`."""
 
-        def rest(picture: Tensor, text: Tensor, modulation: Tensor) -> Outputs:
-            given = replace(state, picture=picture, text=text, modulation=modulation)
-            return (self.out(self.tail(given), modulation),)
-
+        function = partial(self._rest, state.rope, state.grids)
         inputs = [state.picture, state.text, state.modulation]
         key = ("rest", state.text.shape[1], state.grids)
-        (velocity,) = self._recorded(key, rest, inputs, state.rope)
+        (velocity,) = self._recorded(key, function, inputs, state.rope)
         assert velocity is not None
         return velocity
+
+    def _rest(
+        self,
+        rope: tuple[Tensor, Tensor],
+        grids: tuple[Grid, ...],
+        picture: Tensor,
+        text: Tensor,
+        modulation: Tensor,
+    ) -> Outputs:
+        state = HeadState(picture, text, modulation, rope, grids)
+        return (self.out(self.tail(state), modulation),)
 
     def _recorded(
         self,

@@ -2,8 +2,9 @@
 
 A forward of a small picture, or of the first block alone, ends on the device before Python has
 launched the next one. A graph is a recording for tensors of fixed shapes at fixed addresses, so
-inputs are copied in, rows are filled up to a bucket, and what comes out is copied away. It reads
-the weights where they lay: one that was replaced, wrapped or hooked ends all recordings.
+inputs are copied in, the rows of very small ones are filled up to a bucket, and what comes out is
+copied away. It reads the weights where they lay: one that was replaced, wrapped or hooked ends all
+recordings.
 """
 
 import logging
@@ -16,11 +17,14 @@ from cachetools import LRUCache
 from torch import Tensor, nn
 
 log = logging.getLogger(__name__)
-ROWS = (1, 2, 4, 8)  # a recording for each; more rows are not launch-bound
-# Of all rows with their text: four pictures of 512 x 512. Not yet measured on a device.
-MAX_TOKENS = 4 * (1024 + 512)
+# Of all rows with their text: two pictures of 512 x 512. Not yet measured on a device.
+MAX_TOKENS = 2 * (1024 + 512)
+# Rows are filled up to one of these where all then have at most so many tokens: their time is the
+# launches'. Above, a row more costs what a row costs, and each number has a recording of its own.
+ROWS = (1, 2, 4, 8)
+MAX_FILLED_TOKENS = 1024
 MAX_RECORDINGS = 32
-WARM_UPS = 2  # runs before the recording: libraries choose kernels and take their workspaces
+WARM_UPS = 2  # runs before the recording, in which libraries choose their kernels
 
 Outputs = tuple[Tensor | None, ...]
 Function = Callable[..., Outputs]
@@ -30,6 +34,7 @@ Record = Callable[[Function, Sequence[Tensor]], Replay]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
+    function: Function  # what it holds, such as rotary angles, lies where the recording reads it
     inputs: tuple[Tensor, ...]
     replay: Replay
 
@@ -67,32 +72,43 @@ class Graphs:
         `key` names all that decides what the function does beside its inputs, which have their rows
         first and are on the device. Raises what the function raises.
         """
-        rows = len(inputs[0])
-        bucket = next((each for each in ROWS if each >= rows), None)
-        if bucket is None or bucket * tokens > self._max_tokens:
+        rows = _filled(len(inputs[0]), tokens)
+        if rows * tokens > self._max_tokens:
             return function(*inputs)
-        recording = self._recording((key, bucket), function, inputs, bucket)
+        recording = self._recording((key, rows), function, inputs, rows)
         return function(*inputs) if recording is None else recording.run(inputs)
 
+    def clear(self) -> None:
+        """Gives the recordings' memory back."""
+        self._recordings.clear()
+
     def _recording(
-        self, key: Hashable, function: Function, inputs: Sequence[Tensor], bucket: int
+        self, key: Hashable, function: Function, inputs: Sequence[Tensor], rows: int
     ) -> Recording | None:
         """None where it cannot be made: it is not tried again for this key."""
         if not self._layout.is_unchanged():
             self._recordings.clear()
             self._layout = Layout(self._module)
         if key not in self._recordings:
-            held = tuple(each[-1:].repeat(bucket, *(1,) * (each.ndim - 1)) for each in inputs)
+            held = tuple(each[-1:].repeat(rows, *(1,) * (each.ndim - 1)) for each in inputs)
             self._recordings[key] = self._try(function, held)
         return self._recordings[key]
 
     def _try(self, function: Function, inputs: tuple[Tensor, ...]) -> Recording | None:
         try:
-            return Recording(inputs, self._record(function, inputs))
-        except Exception:
+            return Recording(function, inputs, self._record(function, inputs))
+        except (torch.OutOfMemoryError, torch.AcceleratorError):
+            raise
+        except RuntimeError:
             # An error of the function itself comes again when it runs as it is.
             log.warning("A CUDA graph cannot be recorded: this size runs without.", exc_info=True)
             return None
+
+
+def _filled(rows: int, tokens: int) -> int:
+    """Rows of the recording that serves so many of so many tokens each."""
+    bucket = next((each for each in ROWS if each >= rows), rows)
+    return bucket if bucket * tokens <= MAX_FILLED_TOKENS else rows
 
 
 class Layout:
@@ -141,11 +157,13 @@ class CudaRecorder:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
+        # Two for good: CUDA has 32 in all, and libraries keep a workspace for each that they met.
+        self._beside, self._recorded = (torch.cuda.Stream(device) for _ in range(2))
 
     def __call__(self, function: Function, inputs: Sequence[Tensor]) -> Replay:
         """Raises what the function raises, and RuntimeError where something cannot be recorded."""
         with torch.cuda.device(self._device):
-            now, beside = torch.cuda.current_stream(), torch.cuda.Stream()
+            now, beside = torch.cuda.current_stream(), self._beside
             beside.wait_stream(now)
             with torch.cuda.stream(beside):
                 for _ in range(WARM_UPS):
@@ -153,7 +171,12 @@ class CudaRecorder:
             now.wait_stream(beside)
             graph = torch.cuda.CUDAGraph()
             # "thread_local": a decode may run on a stream of its own meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(
+                graph,
+                pool=self._pool,
+                stream=self._recorded,
+                capture_error_mode="thread_local",
+            ):
                 outputs = function(*inputs)
 
         def replay() -> Outputs:

@@ -25,10 +25,11 @@ from pipelines.flux import Flux
 from pipelines.graphs import CudaRecorder, Graphs
 from pipelines.hub import OnProgress, download
 from pipelines.placement import Placement, bytes_of_weights, free_bytes, place, put
-from pipelines.read_ahead import read_ahead
+from pipelines.read_ahead import has_room, read_ahead
 from pipelines.specs import Memory, ModelSpec, read_json, vae_scale
 
 log = logging.getLogger(__name__)
+READ = 0.8  # of a component's progress; the rest is for its placing
 BROKEN = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
 
 
@@ -142,11 +143,12 @@ def _load_parts(
     folder: Path, family: Family, way: Way, placement: Placement, on_progress: OnProgress
 ) -> dict[str, Any]:
     parts: dict[str, Any] = {name: _tokenizer(folder / name) for name in family.tokenizers}
-    files = {name: sorted((folder / name).glob("*.safetensors")) for name in family.modules}
+    files = {name: _weights_files(folder / name) for name in family.modules}
     tell = Told({name: sum(p.stat().st_size for p in files[name]) for name in files}, on_progress)
     for name, module_class in family.modules.items():
-        tell.read(name, 0)
-        _read(folder / name, partial(read_ahead, files[name], partial(tell.read, name)))
+        tell.loading(name)
+        if has_room(files[name]):
+            _read(folder / name, partial(read_ahead, files[name], partial(tell.read, name)))
         module = _module(module_class, folder / name, way.dtype)
         used = family.encoder_part(module) if name.startswith("text_encoder") else module
         parts[name] = put(used, way.device, name in placement.streamed).eval()
@@ -167,7 +169,7 @@ def _swap_kernels(
     size = (model_spec.native_height // scale, model_spec.native_width // scale)
     shape = (1, vae.config["latent_channels"], *size)
     if not use_faster(vae, torch.zeros(shape, device=way.device, dtype=way.dtype)):
-        log.warning("diffusers' own VAE is faster on this device than the kernels: it stays.")
+        log.warning("diffusers' own VAE stays: by the kernels it is not faster on this device.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +179,26 @@ class Told:
     sizes: Mapping[str, int]
     on_progress: OnProgress
 
+    def loading(self, component: str) -> None:
+        self._tell(f"Loading {component} ({self.sizes[component] / 1e9:.2f} GB)", component, 0)
+
     def read(self, component: str, count: int) -> None:
-        """So many bytes of this component are read."""
-        names = list(self.sizes)
-        done = count + sum(self.sizes[name] for name in names[: names.index(component)])
+        """So many bytes of this component are read; they still have to be placed."""
         size = self.sizes[component]
         words = f"Loading {component} ({count / 1e9:.2f} of {size / 1e9:.2f} GB)"
-        self.on_progress(words, done / sum(self.sizes.values()))
+        self._tell(words, component, READ * count)
+
+    def _tell(self, words: str, component: str, done: float) -> None:
+        names = list(self.sizes)
+        before = sum(self.sizes[name] for name in names[: names.index(component)])
+        self.on_progress(words, (before + done) / sum(self.sizes.values()))
+
+
+def _weights_files(folder: Path) -> list[Path]:
+    """Those that are loaded: the index's where there are shards, else the one of no variant."""
+    if index := next(folder.glob("*.safetensors.index.json"), None):
+        return sorted({folder / shard for shard in read_json(index)["weight_map"].values()})
+    return [path for path in folder.glob("*.safetensors") if "." not in path.stem]
 
 
 def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -13,13 +13,17 @@ CHUNK = 64 * 2**20
 ROOM = 1.5  # times the files: with less memory free, the first pages are gone before the last come
 
 
+def has_room(files: Sequence[Path]) -> bool:
+    """Whether what is read would still be in memory when it is mapped."""
+    size = sum(path.stat().st_size for path in files)
+    return ROOM * size <= psutil.virtual_memory().available
+
+
 def read_ahead(files: Sequence[Path], on_read: Callable[[int], None]) -> None:
-    """Reads the files; `on_read` hears the bytes so far. Leaves them where memory is too small.
+    """Reads the files; `on_read` hears the bytes so far.
 
     Raises OSError for a file that cannot be read.
     """
-    if ROOM * sum(path.stat().st_size for path in files) > psutil.virtual_memory().available:
-        return
     buffer, done = bytearray(CHUNK), 0
     for path in files:
         with path.open("rb", buffering=0) as file:

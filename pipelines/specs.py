@@ -44,7 +44,7 @@ class ModelSpec:
     guidance: Guidance
     weights_gb: float  # 1e9 bytes: of a published model in bfloat16, of a folder as it lies there
     takes_start: bool = True  # a picture can be the start
-    takes_mask: bool = False  # a part of the picture can be kept
+    takes_mask: bool = False  # a part of the picture can be kept: by none of them yet
     max_references: int = 0  # pictures to look at
     enlarges_references: bool = False  # to the native area; larger ones are always reduced to it
 
@@ -202,8 +202,14 @@ def _spec_of_configs(folder: Path, index: dict[str, Any]) -> ModelSpec:
         native_width=side,
         native_height=side,
         size_multiple=multiple,
-        weights_gb=sum(path.stat().st_size for path in folder.glob("*/*.safetensors")) / 1e9,
+        weights_gb=sum(p.stat().st_size for p in folder.glob("*/*.safetensors") if p.is_file())
+        / 1e9,
     )
+
+
+def _weights_bytes(folder: Path) -> int:
+    """As it lies there; what is missing is told when it is loaded."""
+    return sum(path.stat().st_size for path in folder.glob("*/*.safetensors") if path.is_file())
 
 
 def _like(index: dict[str, Any], has_guidance_embedding: bool) -> ModelSpec:
@@ -228,7 +234,7 @@ def _with_own_settings(spec: ModelSpec, own: dict[str, Any], path: Path) -> Mode
     settings = dict(own)
     if "native_size" in settings:
         settings["native_width"], settings["native_height"] = settings.pop("native_size")
-    allowed = {field.name for field in fields(ModelSpec)} - {"source"}
+    allowed = {field.name for field in fields(ModelSpec)} - {"source", "takes_mask"}
     if unknown := sorted(set(settings) - allowed):
         raise LoadFailed(f"{path} has unknown settings: {', '.join(unknown)}.")
     return replace(spec, **settings)

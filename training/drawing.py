@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from training.compositions import COLOURS, Scene, Thing
+from training.compositions import COLOURS, POSITIONS, Scene, Thing
 from training.emoji import OBJECTS, load_sprites
 from training.recolour import recolour
 
@@ -124,7 +124,8 @@ def pixels_of(thing: Thing, scene: Scene, width: int, height: int) -> tuple[int,
 def cells_of(thing: Thing, scene: Scene, columns: int, rows: int) -> int:
     """Side in tokens of a thing on the grid of a picture of so many: the words decide, then room.
 
-    One object of which no size is said is drawn in either of the two upper sides.
+    One object of which no size is said is drawn in either of the two upper sides; one at a side is
+    small where the other half of the picture would not stay free.
     """
     shorter = min(columns, rows)
     if len(scene.things) > 1:
@@ -133,6 +134,10 @@ def cells_of(thing: Thing, scene: Scene, columns: int, rows: int) -> int:
         needed = (MEDIUM * (1 + is_across), MEDIUM * (1 + is_down))
         is_room = columns >= needed[0] and rows >= needed[1]
         return MEDIUM if is_room and thing.size != "small" else SMALL
+    is_aside = [centre != 0.5 for centre in POSITIONS[thing.position]]
+    rooms = [room for room, is_off in zip((columns, rows), is_aside, strict=True) if is_off]
+    if any(room < 2 * MEDIUM for room in rooms):
+        return SMALL
     is_open = not thing.size and thing.position in ("", "centre")
     is_large = thing.size == "large" or (is_open and (thing.side > 0.56 or shorter >= WIDE))
     wanted = SMALL if thing.size == "small" else LARGE if is_large else MEDIUM
@@ -145,6 +150,7 @@ def parts_of(scene: Scene, width: int, height: int) -> np.ndarray:
     The object counts from 1 in ``OBJECTS``' order; the part numbers the tokens of all three sides,
     from 1 too. Only for scenes on the grid.
     """
+    assert scene.is_snapped, "a thing off the grid has no parts"
     columns, rows = width // GRID_PX, height // GRID_PX
     parts = np.zeros((rows, columns, 2), np.uint8)
     for thing in scene.things:

@@ -58,7 +58,7 @@ def _side(offset: float, before: str, after: str) -> str:
 
 
 def size_of(box: Box, width: int, height: int) -> str:
-    """ "small", "large", or "medium" for what is between."""
+    """ "small", "large", or "medium" for what is between, in a picture of native size."""
     side = box.side / min(width, height)
     return "small" if side < SMALL else "large" if side > LARGE else "medium"
 

@@ -218,7 +218,7 @@ def train(args: argparse.Namespace) -> None:
     optimiser = MuonAndAdam(
         matrices, [*others, *guides.parameters()], args.muon_rate, args.adam_rate
     )
-    if "guides" in state:
+    if "guides" in state:  # the optimiser of a checkpoint without them has other parameters
         guides.load_state_dict(state["guides"])
         optimiser.load_state_dict(state["optimiser"])
     clock = budget.Budget(args.minutes, state["spent_s"] if args.resume else 0.0)

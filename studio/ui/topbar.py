@@ -43,7 +43,8 @@ def _names(spec: ModelSpec, models: Ways) -> str:
 
 
 def _here(spec: ModelSpec) -> str:
-    about = f"{spec.licence}; {spec.weights_gb:.2g} GB of weights"
+    size = f"{spec.weights_gb:.0f}" if spec.weights_gb >= 10 else f"{spec.weights_gb:.2g}"
+    about = f"{spec.licence}; {size} GB of weights"
     return (
         f"<span class='engine-model' aria-current='page' title='{escape(about, quote=True)}'>"
         f"{escape(spec.name)}</span>"

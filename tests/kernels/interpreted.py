@@ -20,7 +20,8 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from kernels import conv2d as conv_module
 from kernels import group_norm as norm_module
-from kernels.conv2d import CONFIGS, CONFIGS_FLOAT32, conv2d
+from kernels.conv2d import conv2d
+from kernels.conv2d_configs import CONFIGS, CONFIGS_FLOAT32
 from kernels.group_norm import group_norm
 
 # Relative to the largest value. float16 and bfloat16 round the result once.
@@ -82,7 +83,7 @@ NORMS: dict[str, tuple[Any, int, dict[str, Any]]] = {
 def poisoned(monkeypatch):
     monkeypatch.setenv("STUDIO_KERNELS", "triton")
     before = torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
     assert torch.empty(3).isnan().all()
     yield
@@ -121,12 +122,13 @@ def error(ours, exact):
     """Largest difference, of the largest value; infinite where something is not finite."""
     assert ours.shape == exact.shape
     assert ours.is_contiguous(memory_format=torch.channels_last)
-    difference = (ours.double() - exact).abs().max() / exact.abs().max()
+    difference = (ours.cpu().double() - exact).abs().max() / exact.abs().max()
     return float(difference) if torch.isfinite(difference) else float("inf")
 
 
 def _double(x):
-    return None if x is None else x.double()
+    """For the exact result, which a CPU computes."""
+    return None if x is None else x.cpu().double()
 
 
 def conv_error(case, dtype):
@@ -137,18 +139,18 @@ def conv_error(case, dtype):
     weight = random((out, shape[1] // groups, *window), dtype, 1)
     bias = random((out,), dtype, 2) if options.pop("bias", True) else None
     wants_residual = options.pop("residual", False)
-    doubled = x.double().repeat_interleave(upsample, 2).repeat_interleave(upsample, 3)
+    doubled = _double(x).repeat_interleave(upsample, 2).repeat_interleave(upsample, 3)
     padding = options.get("padding", 0)
     if isinstance(padding, tuple) and len(padding) == 4:
         above, below, left, right = padding
         doubled, padding = F.pad(doubled, (left, right, above, below)), 0
     named = {name: options[name] for name in ("stride", "dilation", "groups") if name in options}
-    exact = F.conv2d(doubled, weight.double(), _double(bias), padding=padding, **named)
+    exact = F.conv2d(doubled, _double(weight), _double(bias), padding=padding, **named)
     if options.get("activation"):
         exact = exact * torch.sigmoid(exact)
     residual = random(exact.shape, dtype, 3) if wants_residual else None
     if residual is not None:
-        exact = exact + residual.double()
+        exact = exact + _double(residual)
     return error(conv2d(x, weight, bias, residual=residual, **options), exact)
 
 
@@ -159,11 +161,11 @@ def norm_error(case, dtype, offset=0.0):
     weight = random((shape[1],), dtype, 1) if options.pop("weight", True) else None
     bias = random((shape[1],), dtype, 2) if options.pop("bias", True) else None
     residual = random(shape, dtype, 3) if options.pop("residual", False) else None
-    exact = F.group_norm(x.double(), groups, _double(weight), _double(bias), 1e-6)
+    exact = F.group_norm(_double(x), groups, _double(weight), _double(bias), 1e-6)
     if options.get("activation"):
         exact = exact * torch.sigmoid(exact)
     if residual is not None:
-        exact = exact + residual.double()
+        exact = exact + _double(residual)
     return error(group_norm(x, groups, weight, bias, 1e-6, residual=residual, **options), exact)
 
 
@@ -207,13 +209,24 @@ def test_a_large_mean_costs_no_digits():
 
 def test_what_is_not_channels_last_is_taken_as_well():
     x, weight = (torch.randn(shape, device=DEVICE) for shape in ((2, 16, 7, 7), (17, 16, 3, 3)))
-    exact = F.conv2d(x.double(), weight.double(), padding=1)
+    exact = F.conv2d(_double(x), _double(weight), padding=1)
     assert error(conv2d(x, weight, padding=1), exact) <= TOLERANCE[torch.float32]
-    exact = F.group_norm(x.double(), 4)
+    exact = F.group_norm(_double(x), 4)
     assert error(group_norm(x, 4), exact) <= TOLERANCE[torch.float32]
 
 
+def test_a_bias_that_lies_apart_is_taken_as_it_lies():
+    x, weight = random((1, 16, 7, 7), torch.float32), random((8, 16, 3, 3), torch.float32, 1)
+    bias = random((16,), torch.float32, 2)[::2]
+    exact = F.conv2d(_double(x), _double(weight), _double(bias))
+    assert error(conv2d(x, weight, bias), exact) <= TOLERANCE[torch.float32]
+    scale = random((32,), torch.float32, 2)[::2]
+    assert error(group_norm(x, 4, scale), F.group_norm(_double(x), 4, _double(scale))) <= 2e-6
+
+
 def test_wrong_shapes_are_explained_by_pytorch():
+    with pytest.raises(RuntimeError, match="bias"):
+        conv2d(torch.randn(1, 3, 7, 7), torch.randn(8, 3, 3, 3), torch.randn(4))
     with pytest.raises(RuntimeError, match="expected input"):
         conv2d(torch.randn(1, 3, 7, 7), torch.randn(4, 5, 3, 3))
     with pytest.raises(RuntimeError, match="divisible"):
@@ -223,7 +236,7 @@ def test_wrong_shapes_are_explained_by_pytorch():
 # A place of the source, what stands there instead, the case that must fail.
 BROKEN_CONVS = [
     ("x + group * GROUP_CHANNELS", "x + 0 * GROUP_CHANNELS", "two groups"),
-    ("(in_y < height * UPSAMPLE)", "(in_y < height * UPSAMPLE + 1)", "a picture's three"),
+    ("(in_y < height * UPSAMPLE)", "(in_y < height * UPSAMPLE + 1)", "pictures side by side"),
     ("(in_x >= 0)", "(in_x >= -1)", "pictures side by side"),
     ("is_depth = depth < GROUP_CHANNELS", "is_depth = depth < 9999", "odd channels"),
     ("in_x = in_x >> 1", "in_x = in_x", "doubled"),

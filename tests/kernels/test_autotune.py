@@ -6,12 +6,13 @@ No GPU: a clock of the test's own stands in for the device's.
 import json
 import multiprocessing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from kernels import autotune, backend, conv2d, group_norm
-from kernels.autotune import Choices, choose
+from kernels.autotune import Choices, choose, size_class
 
 X = torch.zeros(1)
 
@@ -66,6 +67,18 @@ def test_a_candidate_that_cannot_run_is_left_out(kept, caplog):
 def test_an_error_of_all_candidates_is_raised(kept):
     with pytest.raises(RuntimeError, match="shared memory"):
         choose(("conv", 1), X, {"torch": fails, "a": fails})
+
+
+def test_a_lack_of_memory_is_raised_and_no_choice(kept):
+    short = Mock(side_effect=torch.OutOfMemoryError)
+    with pytest.raises(torch.OutOfMemoryError):
+        choose(("conv", 1), X, {"torch": short, "a": takes(1.0, [])})
+    assert not kept.exists()
+
+
+def test_near_sizes_share_a_choice():
+    sizes = [size_class(torch.empty(n, 3, side, side)) for n, side in ((1, 65), (8, 90), (1, 91))]
+    assert sizes[0] == sizes[1] < sizes[2]
 
 
 def test_a_choice_that_is_gone_is_measured_anew(kept):

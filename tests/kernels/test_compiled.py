@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from kernels import conv2d, group_norm
+from kernels import conv2d, conv2d_configs, group_norm
 from tests.kernels.compiled import SHARED, compiled
 
 POINTERS = ("x", "weight", "bias", "residual", "y")
@@ -31,8 +31,8 @@ NORMS = {
 @pytest.mark.parametrize(
     ("dtype", "config"),
     [
-        *(("bf16", config) for config in conv2d.CONFIGS),
-        *(("fp32", config) for config in conv2d.CONFIGS_FLOAT32),
+        *(("bf16", config) for config in conv2d_configs.CONFIGS),
+        *(("fp32", config) for config in conv2d_configs.CONFIGS_FLOAT32),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

@@ -4,6 +4,7 @@ Here by the kernels' PyTorch side: `interpreted_vae.py` runs a narrow one in Tri
 """
 
 import copy
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -91,6 +92,23 @@ def test_the_faster_of_both_stays(pair, seconds, monkeypatch):
     is_ours = use_faster(vae, torch.zeros(1, vae.config["latent_channels"], 4, 4))
     assert is_ours == (seconds[1] < seconds[0])
     assert is_ours == any("forward" in module.__dict__ for module in vae.modules())
+
+
+def test_without_memory_for_a_decode_nothing_is_swapped(pair, monkeypatch):
+    monkeypatch.setattr("kernels.vae.measure", Mock(side_effect=torch.OutOfMemoryError))
+    vae = copy.deepcopy(pair[0])
+    assert not use_faster(vae, torch.zeros(1, vae.config["latent_channels"], 4, 4))
+    assert not any("forward" in module.__dict__ for module in vae.modules())
+
+
+@torch.inference_mode()
+def test_another_activation_is_left_as_it_is():
+    config = {**FLUX1_VAE, "block_out_channels": (32, 32, 32, 32), "act_fn": "gelu"}
+    stock = AutoencoderKL.from_config(config).eval()
+    ours = copy.deepcopy(stock)
+    use_kernels(ours)
+    latents = torch.randn(1, 16, 4, 4)
+    assert difference(ours.decoder(latents), stock.decoder(latents)) <= 1e-5
 
 
 def test_the_weights_are_those_that_were_there(pair):

@@ -4,7 +4,11 @@ There is no CUDA graph without a CUDA device, so a trace stands in for it: the o
 run, on fixed tensors, with every number that Python decided frozen into them.
 """
 
+import gc
+import weakref
 from dataclasses import replace
+from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +16,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from pipelines.cache_rules import resolve
+from pipelines.engine import PictureEngine
 from pipelines.graphs import CudaRecorder, Graphs, Layout
 from pipelines.loading import load
 from pipelines.requests import RenderRequest
@@ -92,6 +97,48 @@ def test_rows_are_filled_up_to_a_bucket_and_given_back_alone(rows, linear):
         ours, nothing = graphs.run("key", doubled(linear), [x], 4)
         assert nothing is None and torch.allclose(ours, linear(x))
     assert traces.recorded == 1 and traces.replayed == 3
+
+
+def test_rows_of_some_size_are_recorded_as_they_are(linear, monkeypatch):
+    """Filling three pictures up to four would cost a third of their time."""
+    monkeypatch.setattr("pipelines.graphs.MAX_FILLED_TOKENS", 7)
+    graphs, _ = with_graphs(linear)
+    seen = Mock(wraps=graphs._record)
+    monkeypatch.setattr(graphs, "_record", seen)
+    for tokens in (1, 2):
+        graphs.run(tokens, doubled(linear), [torch.ones(3, 3)], tokens)
+    assert [len(call.args[1][0]) for call in seen.call_args_list] == [4, 3]
+
+
+def test_what_the_function_holds_lives_as_long_as_its_recording(linear):
+    """A CUDA graph knows addresses alone, so nobody else would keep the rotary angles."""
+
+    def record(function, inputs):
+        outputs = function(*inputs)
+        return lambda: outputs
+
+    angles = torch.ones(3)
+    kept = weakref.ref(angles)
+    graphs = Graphs(linear, record)
+    graphs.run("key", partial(lambda held, x: (x * held,), angles), [torch.ones(1, 3)], 1)
+    del angles
+    gc.collect()
+    assert kept() is not None
+    graphs.clear()
+    gc.collect()
+    assert kept() is None
+
+
+def test_without_memory_the_recordings_go(tiny_folder, monkeypatch):
+    model = load(find_spec(str(tiny_folder)), device="cpu", on_progress=lambda *_: None)
+    engine = PictureEngine(model)
+    model.graphs = Mock(wraps=with_graphs(model.transformer)[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(model, "head", Mock(side_effect=torch.OutOfMemoryError))
+        engine.submit(REQUEST)
+        while not engine.is_idle:
+            engine.tick()
+    model.graphs.clear.assert_called()
 
 
 def test_a_later_run_leaves_the_answers_of_the_earlier_ones(linear):

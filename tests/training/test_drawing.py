@@ -102,6 +102,22 @@ def test_snapped_things_lie_on_the_tokens_grid_inside_the_picture(size: tuple[in
             assert left >= 0 and top >= 0 and left + side <= size[0] and top + side <= size[1]
 
 
+@pytest.mark.parametrize("size", [*SIZES, (128, 128), (160, 224), (192, 192), (224, 288)])
+@pytest.mark.parametrize("position", [name for name in POSITIONS if name])
+def test_a_place_is_drawn_at_every_size(size: tuple[int, int], position: str) -> None:
+    """The centre lies off the picture's by a tenth of its side, or not at all."""
+    for seed in range(20):
+        thing = place(random.Random(seed), "apple", position, "")
+        left, top, side = pixels_of(thing, Scene((thing,), ("white",)), *size)
+        x, y = (
+            (start + side / 2) / room - 0.5 for start, room in zip((left, top), size, strict=True)
+        )
+        said = {"left": x < -0.11, "right": x > 0.11, "top": y < -0.11, "bottom": y > 0.11}
+        assert [word for word, is_so in said.items() if is_so] == [
+            word for word in said if word in position
+        ]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_several_things_on_the_grid_do_not_touch(size: tuple[int, int]) -> None:
     rng, tried = random.Random(6), Mix(pair=0.5, some=0.5)

@@ -175,6 +175,11 @@ def test_the_bar_names_all_models_and_leads_to_the_others() -> None:
     assert "href" not in topbar(READY, first, ways[:1])
 
 
+@pytest.mark.parametrize(("size", "shown"), [(100.4, "100"), (14.4, "14"), (0.0228, "0.023")])
+def test_the_bar_tells_the_weights(size: float, shown: str) -> None:
+    assert f"; {shown} GB of weights" in topbar(READY, replace(SPEC, weights_gb=size))
+
+
 def test_pictures_are_found_from_the_page_of_another_model() -> None:
     page = places(["first", "someone/second"])["someone/second"]
     assert (page.path, page.base) == ("/models/second", "../../")
