@@ -137,7 +137,7 @@ def _norm_and_silu(norm: nn.GroupNorm, x: Strips) -> Callable[[Tensor], Tensor]:
     scale, shift = x.moments.scale_and_shift(norm)
 
     def prepare(rows: Tensor) -> Tensor:
-        normed = torch.addcmul(shift, rows.float(), scale)
+        normed = (rows.float() * scale).add_(shift)  # `addcmul` would leave the rows' layout
         return F.silu(normed, inplace=True).to(rows.dtype)
 
     return prepare

@@ -106,7 +106,9 @@ class Strips:
 
 
 def put_by(x: Tensor) -> Tensor:
-    x = x.contiguous()  # without the halo that was cut off
+    """Without the halo that was cut off, in the memory layout that it has."""
+    is_last = x.stride(1) == 1
+    x = x.contiguous(memory_format=torch.channels_last if is_last else torch.contiguous_format)
     return x.to("cpu", non_blocking=True) if x.device.type == "cuda" else x
 
 

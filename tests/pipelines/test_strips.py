@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from pipelines import strip_decoder, strips
 from pipelines.specs import EMBEDDED_FOLDER
 from pipelines.strip_decoder import StripDecoder, use_strips
-from pipelines.strips import Moments, Strips
+from pipelines.strips import Moments, Strips, put_by
 from tests.pipelines.reference import distance
 
 TOLERANCE = 1e-5  # float32 gives about 2e-6: other sizes take other sums of the same terms
@@ -307,3 +307,11 @@ def test_on_a_gpu_strips_are_the_plain_picture(monkeypatch):
     vae = make_vae().cuda()
     ours, theirs = both(vae, latents_of(vae, 64, 64).cuda(), elements=8 * 20 * 512)
     assert distance(ours, theirs) <= TOLERANCE
+
+
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_strips_wait_in_the_layout_that_they_have(layout):
+    """Another one would be copied back before each convolution."""
+    made = torch.randn(1, 4, 6, 5).contiguous(memory_format=layout)
+    kept = put_by(made[:, :, 1:4])
+    assert torch.equal(kept, made[:, :, 1:4]) and kept.is_contiguous(memory_format=layout)
