@@ -114,7 +114,7 @@ def test_the_examples_are_within_the_embedded_models_world(examples: list[str]) 
         assert re.search(rf"\b({'|'.join(names)})s?\b", prompt), prompt
 
 
-@pytest.mark.parametrize("kind", ["colour", "background", "place", "size", "count"])
+@pytest.mark.parametrize("kind", ["colour", "background", "place", "size", "count", "relation"])
 def test_the_examples_show_what_else_there_is(examples: list[str], kind: str) -> None:
     words = [word for group in groups_of(TAUGHT) for word in group.words if word.kind == kind]
     forms = [form for word in words for form in word.forms]
