@@ -191,13 +191,13 @@ class Told:
     def _tell(self, words: str, component: str, done: float) -> None:
         names = list(self.sizes)
         before = sum(self.sizes[name] for name in names[: names.index(component)])
-        self.on_progress(words, (before + done) / sum(self.sizes.values()))
+        self.on_progress(words, (before + done) / (sum(self.sizes.values()) or 1))
 
 
 def _weights_files(folder: Path) -> list[Path]:
     """Those that are loaded: the index's where there are shards, else the one of no variant."""
     if index := next(folder.glob("*.safetensors.index.json"), None):
-        return sorted({folder / shard for shard in read_json(index)["weight_map"].values()})
+        return sorted({folder / shard for shard in read_json(index).get("weight_map", {}).values()})
     return [path for path in folder.glob("*.safetensors") if "." not in path.stem]
 
 

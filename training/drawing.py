@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from training.compositions import COLOURS, POSITIONS, Scene, Thing
+from training.compositions import COLOURS, POSITIONS, SIZES, Scene, Thing
 from training.emoji import OBJECTS, load_sprites
 from training.recolour import recolour
 
@@ -20,6 +20,7 @@ GRID_PX = 32
 # of them (2 to 7 tokens) an object has 139 patches, with three 56.
 SMALL, MEDIUM, LARGE = 2, 4, 6
 PARTS = {SMALL: 1, MEDIUM: 1 + SMALL**2, LARGE: 1 + SMALL**2 + MEDIUM**2}  # the first of each side
+MIDDLE = sum(SIZES[""]) / 2  # of the sides where nothing is said: above it is LARGE
 ICON = 0.9  # of those tokens' side: neighbours do not touch
 WIDE = 10  # tokens of a shorter side at which an object of no said size is a large one
 STAR_PX = 6
@@ -139,7 +140,7 @@ def cells_of(thing: Thing, scene: Scene, columns: int, rows: int) -> int:
     if any(room < 2 * MEDIUM for room in rooms):
         return SMALL
     is_open = not thing.size and thing.position in ("", "centre")
-    is_large = thing.size == "large" or (is_open and (thing.side > 0.56 or shorter >= WIDE))
+    is_large = thing.size == "large" or (is_open and (thing.side > MIDDLE or shorter >= WIDE))
     wanted = SMALL if thing.size == "small" else LARGE if is_large else MEDIUM
     return max(cells for cells in (SMALL, MEDIUM, LARGE) if cells <= min(wanted, shorter))
 

@@ -133,6 +133,13 @@ def test_a_missing_shard_is_named(folder):
         load_folder(folder)
 
 
+def test_an_index_without_a_table_is_a_sentence(folder):
+    (folder / "text_encoder_2" / "model.safetensors").unlink()
+    (folder / "text_encoder_2" / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(LoadFailed, match="text_encoder_2 cannot be loaded"):
+        load_folder(folder)
+
+
 @pytest.mark.parametrize("component", ["vae", "text_encoder"])
 def test_a_truncated_file_names_its_component(folder, component):
     path = next((folder / component).glob("*.safetensors"))
