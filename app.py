@@ -21,10 +21,13 @@ from studio.api.access import AccessPolicy
 from studio.engine.local import LocalEngine
 from studio.engine.messages import WorkerConfig
 from studio.errors import CannotStart
+from studio.expansion.expand import Expander
 from studio.server import create_app, make_jobs, make_policy
 from studio.serving import address, bind, lock_folder, run
 from studio.settings import Settings
 from studio.share import ShareFailed, open_tunnel
+from studio.text_engines import open_text_engine
+from studio.texts import Texts
 
 CANNOT_START = 2
 
@@ -72,7 +75,9 @@ def serve(settings: Settings) -> None:
         jobs = make_jobs(settings, specs, LocalEngine(config))
         jobs.start()  # the worker loads the model while this process imports the page
         policy = make_policy(settings)
-        app = create_app(settings, jobs, policy)
+        writer = open_text_engine(settings)
+        expander = None if writer is None else Expander(writer)
+        app = create_app(settings, jobs, policy, Texts(writer), expander)
         print(f"The studio starts with {specs[0].name} …", flush=True)
         run(
             app,

@@ -47,7 +47,8 @@
 
   const SHOWN = [
     ["seed", "Seed"], ["steps", "Steps"], ["step_cache", "Step cache"], ["guidance_scale", "Guidance"],
-    ["strength", "Strength"], ["negative_prompt", "Avoid"], ["model", "Model"],
+    ["strength", "Strength"], ["negative_prompt", "Avoid"], ["original_prompt", "Your words"],
+    ["model", "Model"],
   ];
   let viewed = null; // the `.shot` that the large view shows
 

@@ -1,6 +1,6 @@
 """Weights from the Hugging Face hub, with progress in bytes and errors that name the way out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,30 +20,39 @@ FILES = [
 ]
 
 
-def download(repository: str, token: str | None, on_progress: OnProgress) -> Path:
+def download(
+    repository: str,
+    token: str | None,
+    on_progress: OnProgress,
+    files: Sequence[str] = FILES,
+    flag: str = "--model",
+) -> Path:
     """Folder of a repository in the local cache, downloaded where it is not there yet.
 
+    `files` are patterns of names; `flag` is the setting that named the repository.
     Raises ModelGated, ModelNotFound, HubOffline or LoadFailed.
     """
-    with _explained(repository, token):
+    with _explained(repository, token, flag):
         folder = huggingface_hub.snapshot_download(
             repository,
             token=token,
-            allow_patterns=FILES,
+            allow_patterns=list(files),
             tqdm_class=_bar_class(f"Downloading {repository}", on_progress),
         )
     return Path(folder)
 
 
 @contextmanager
-def _explained(repository: str, token: str | None) -> Iterator[None]:
+def _explained(repository: str, token: str | None, flag: str) -> Iterator[None]:
     try:
         yield
     except (errors.HTTPError, errors.HFValidationError, OSError) as error:
-        raise explain(error, repository, token) from error
+        raise explain(error, repository, token, flag) from error
 
 
-def explain(error: Exception, repository: str, token: str | None) -> PipelineError:
+def explain(
+    error: Exception, repository: str, token: str | None, flag: str = "--model"
+) -> PipelineError:
     """The hub's exception as one of ours, in a sentence for the person who starts the studio."""
     page = f"https://huggingface.co/{repository}"
     give_token = "give a token of that account in HF_TOKEN or with --hf-token"
@@ -69,7 +78,7 @@ def explain(error: Exception, repository: str, token: str | None) -> PipelineErr
             return HubOffline(
                 f"{repository} is not on this machine and the hub cannot be reached: the machine "
                 "is offline. Connect it to the internet (and unset HF_HUB_OFFLINE), or give "
-                "--model a local folder."
+                f"{flag} a local folder."
             )
         case _:
             return LoadFailed(f"Downloading {repository} failed: {error}")

@@ -2,6 +2,7 @@
 
 StudioError
 ├── BadRequest          400  the request names something impossible
+│   └── ExpansionFailed      the prompt could not be expanded, and is used as it is
 ├── Unauthorized        401  no key, or a wrong one
 ├── Forbidden           403  a foreign host or origin
 ├── NotFound            404  no such job, picture or model
@@ -45,6 +46,10 @@ class BadRequest(StudioError):
     status = 400
     type = "invalid_request_error"
     default_code = "invalid_value"
+
+
+class ExpansionFailed(BadRequest):
+    default_code = "prompt_not_expanded"
 
 
 class Unauthorized(StudioError):

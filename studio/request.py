@@ -37,6 +37,7 @@ class Draft:
 
     prompt: str
     model: str | None = None  # the studio's default
+    original_prompt: str | None = None  # a person's words, where the prompt is an expansion
     negative_prompt: str | None = None
     secondary_prompt: str | None = None
     secondary_negative_prompt: str | None = None
@@ -76,6 +77,7 @@ class PictureRequest:
     has_source: bool = False  # the first of its pictures is the start
     references: int = 0  # pictures to look at
     strength: float = 1.0
+    original_prompt: str | None = None  # a person's words, of which the prompt is an expansion
     cache: CacheRule = OFF  # requests that were kept before there was a step cache had none
 
     def seed_of(self, index: int) -> int:

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from pipelines.specs import ModelSpec
 from studio import __version__
 from studio.api.access import AccessMiddleware, AccessPolicy
+from studio.api.expansions import expansions_router
 from studio.api.failures import add_failure_handlers
 from studio.api.head import HeadMiddleware
 from studio.api.health import health_router
@@ -16,9 +17,11 @@ from studio.api.models import models_router
 from studio.api.responses import responses_router
 from studio.api.unknown import unknown_router
 from studio.engine.protocol import Engine
+from studio.expansion.expand import Expander
 from studio.jobs import Jobs
 from studio.library import Library
 from studio.settings import Settings
+from studio.texts import Texts
 from studio.world import read_world
 
 
@@ -45,22 +48,35 @@ def make_policy(settings: Settings) -> AccessPolicy:
     )
 
 
-def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
-    """The application; `jobs` is started already and is closed when the server stops."""
+def create_app(
+    settings: Settings,
+    jobs: Jobs,
+    policy: AccessPolicy,
+    texts: Texts | None = None,
+    expander: Expander | None = None,
+) -> FastAPI:
+    """The application; `jobs` is started already, `texts` starts with the server's loop.
+
+    Both are closed when the server stops. Without `texts` the studio writes none.
+    """
+    texts = texts or Texts()
     from studio.ui.page import (
         mount_pages,
     )  # Gradio takes seconds to import; the engine starts first
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        texts.start()
         yield
+        texts.close()
         jobs.close()
 
     app = FastAPI(title="Flux Studio", version=__version__, lifespan=lifespan)
     add_failure_handlers(app)
-    app.include_router(health_router(jobs))
-    app.include_router(models_router(jobs))
-    app.include_router(responses_router(jobs, settings))
+    app.include_router(health_router(jobs, texts))
+    app.include_router(models_router(jobs, texts))
+    app.include_router(responses_router(jobs, texts, settings, expander))
+    app.include_router(expansions_router(jobs, expander))
     app.include_router(images_router(jobs))
     app.include_router(unknown_router())
     app = mount_pages(
@@ -69,6 +85,7 @@ def create_app(settings: Settings, jobs: Jobs, policy: AccessPolicy) -> FastAPI:
         max_upload_bytes=settings.max_upload_bytes,
         max_upload_pixels=settings.max_source_px,
         root_path=settings.root_path or None,
+        expander=expander,
     )
     app.add_middleware(HeadMiddleware)
     app.add_middleware(AccessMiddleware, policy=policy)

@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pipelines.cache_rules import CacheRule, CacheValueError, resolve
 from pipelines.specs import EMBEDDED, Memory
+from pipelines.text.requests import KVFormat, Priority, Rule, Speculating
+from studio.engine.text_dialects import DialectName
 from studio.step_cache import CACHE_FIELDS, CacheName, CacheSetting, fault_of
 
 HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?|\[?[0-9A-Fa-f:.]+\]?")
@@ -135,6 +137,47 @@ class Settings(BaseSettings):
         False,
         description="The same as --cache taylorseer; with --first-block-caching, as balanced.",
     )
+    text_engine: Literal["local", "http", "off"] = Field(
+        "local",
+        description="Who writes text: a worker of the studio, another server at --text-url, or "
+        "nobody.",
+    )
+    text_model: str | None = Field(
+        None,
+        description="Text model: SmolLM2-135M-Instruct, which is fetched once, when absent; a "
+        "repository, a folder, a GGUF file; with --text-engine http, the name on that server.",
+    )
+    text_url: str | None = Field(
+        None, description="OpenAI-compatible server for --text-engine http: http://host:port/v1."
+    )
+    text_key: str | None = Field(None, description="Key that the server at --text-url asks for.")
+    text_dialect: DialectName | Literal["auto"] = Field(
+        "auto", description="Which server answers at --text-url; auto finds out."
+    )
+    speculation: Speculating = Field(
+        "auto",
+        description="What drafts tokens for the text model: ngram (the text itself), head (a draft "
+        "head made for the model), model (--draft-model), mtp (the checkpoint's own), off; auto "
+        "takes what there is, and drafts only while that is faster.",
+    )
+    draft_model: str | None = Field(
+        None, description="Smaller text model with the same tokenizer, to draft with."
+    )
+    rejection_sampling_strategy: Rule = Field(
+        "typical-acceptance",
+        description="Rule that accepts drafted tokens; all but logit-comparison are exact, greedy "
+        "is so at temperature 0.",
+    )
+    kv_cache_format: KVFormat = Field(
+        "auto",
+        description="Number format of the text model's keys and values; auto is the model's own.",
+    )
+    text_batch_priority: Priority = Field(
+        "per_replica",
+        description="Whose turn it is in the text engine: prompts that are read "
+        "(prefill_first), texts that are written (decode_first), the majority (balanced), or both "
+        "in one forward.",
+    )
     max_body_mb: int = Field(64, ge=1, description="Largest request body, MiB; more gets 413.")
     max_upload_mb: int = Field(20, ge=1, description="Largest picture file taken in, MiB.")
     max_source_mp: float = Field(50.0, gt=0, description="Largest picture taken in, megapixels.")
@@ -202,6 +245,16 @@ class Settings(BaseSettings):
                 f"--host {self.host} can be reached from outside: "
                 "add --api-key KEY, or --open for all."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_text(self) -> "Settings":
+        if self.text_engine == "http" and not self.text_url:
+            raise ValueError("--text-engine http needs --text-url: http://host:port/v1.")
+        if self.text_engine != "http" and self.text_url:
+            raise ValueError("--text-url goes with --text-engine http: add that.")
+        if self.speculation == "model" and not self.draft_model:
+            raise ValueError("--speculation model needs --draft-model: a model to draft with.")
         return self
 
     @property

@@ -23,6 +23,14 @@ from studio.request import (
 from studio.roles import Roles, Size, roles_of
 from studio.step_cache import UNSET, CacheSetting
 
+TEXTS = (
+    "prompt",
+    "original_prompt",
+    "negative_prompt",
+    "secondary_prompt",
+    "secondary_negative_prompt",
+)
+
 
 def settle(
     draft: Draft, spec: ModelSpec, *, max_images: int, cache: CacheSetting = UNSET
@@ -45,6 +53,7 @@ def settle(
     request = PictureRequest(
         model=spec.name,
         prompt=draft.prompt,
+        original_prompt=_settle_original(draft),
         negative_prompt=draft.negative_prompt or no_negative,
         secondary_prompt=_secondary("secondary_prompt", draft, spec, notices),
         secondary_negative_prompt=_secondary("secondary_negative_prompt", draft, spec, notices),
@@ -71,7 +80,7 @@ def _check_texts(draft: Draft) -> None:
         raise BadRequest(
             "The prompt is empty: describe the picture in a few words.", param="prompt"
         )
-    for name in ("prompt", "negative_prompt", "secondary_prompt", "secondary_negative_prompt"):
+    for name in TEXTS:
         text = getattr(draft, name) or ""
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise BadRequest(
@@ -188,6 +197,12 @@ def _settle_true_cfg(draft: Draft, spec: ModelSpec, notices: list[Notice]) -> fl
         reason = "it acts only with a negative_prompt and true_cfg_scale above 1"
         notices.append(_no_effect("secondary_negative_prompt", reason))
     return scale
+
+
+def _settle_original(draft: Draft) -> str | None:
+    """The words before an expansion; None where they are the prompt itself."""
+    original = draft.original_prompt or ""
+    return original if original.strip() and original.strip() != draft.prompt.strip() else None
 
 
 def _secondary(name: str, draft: Draft, spec: ModelSpec, notices: list[Notice]) -> str | None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from pipelines.specs import ModelSpec
+from studio.expansion.expand import Expander
 from studio.server import create_app, make_jobs, make_policy
 from studio.serving import Server, address, bind
 from studio.settings import Settings
+from studio.texts import Texts
 from tests.fake_engine import FakeEngine
 from tests.studio.conftest import SPEC
 
@@ -24,6 +26,8 @@ class RunningStudio:
         engine: FakeEngine,
         *,
         specs: Sequence[ModelSpec] = (SPEC,),
+        texts: Texts | None = None,
+        expander: Expander | None = None,
         **settings: Any,
     ) -> None:
         import uvicorn
@@ -36,7 +40,7 @@ class RunningStudio:
         self._sock = bind("127.0.0.1", 0)
         self.url = address(self._sock)
         self._started = threading.Event()
-        app = create_app(self.settings, self.jobs, self.policy)
+        app = create_app(self.settings, self.jobs, self.policy, texts, expander)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none")
         self._server = Server(config, self._started.set)
         self._thread = threading.Thread(target=self._server.run, args=([self._sock],), daemon=True)

@@ -11,7 +11,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ["kernels", "pipelines", "studio", "app"]
 WITHOUT_TORCH = {
-    f"pipelines.{name}" for name in ("cache_rules", "errors", "requests", "schedule", "specs")
+    f"pipelines.{name}"
+    for name in (
+        "cache_rules",
+        "errors",
+        "requests",
+        "schedule",
+        "specs",
+        "text.embedded",
+        "text.requests",
+        "text.stops",
+    )
 }
 
 
@@ -49,12 +59,12 @@ def test_page_and_api_do_not_know_each_other_nor_the_models() -> None:
 
 def test_of_the_studio_only_worker_and_doctor_import_what_needs_torch() -> None:
     for path in modules("studio"):
-        if path.name in ("worker.py", "doctor.py"):  # processes of their own
+        if path.name in ("worker.py", "text_worker.py", "doctor.py"):  # processes of their own
             continue
         for name in imports(path):
             if name.startswith("pipelines."):
-                module = ".".join(name.split(".")[:2])
-                assert module in WITHOUT_TORCH, f"{path} imports {name}"
+                parents = [name.rsplit(".", ends)[0] for ends in range(name.count("."))]
+                assert WITHOUT_TORCH & set(parents), f"{path} imports {name}"
 
 
 def test_the_server_process_has_no_torch() -> None:

@@ -12,7 +12,7 @@ from studio.api.schemas import ImageOptions
 from studio.job import JobView, Picture
 from studio.jobs import Jobs
 from studio.pictures import LoadedPicture
-from studio.request import Notice
+from studio.request import Notice, PictureRequest
 from studio.step_cache import rule_to_dict
 
 OPTION_NAMES = frozenset(ImageOptions.model_fields)
@@ -71,7 +71,15 @@ def _part(picture: Picture) -> dict[str, Any]:
         "steps_computed": picture.steps_computed,
         "steps_predicted": picture.steps_predicted,
         **rule_to_dict(picture.request.cache),
+        **_prompts(picture.request),
     }
+
+
+def _prompts(request: PictureRequest) -> dict[str, str]:
+    """Of an expanded prompt what was sent and what was drawn; nothing of others."""
+    if request.original_prompt is None:
+        return {}
+    return {"original_prompt": request.original_prompt, "expanded_prompt": request.prompt}
 
 
 def _response(

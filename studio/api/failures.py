@@ -7,9 +7,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from studio.api.kinds import PICTURE, TEXT
 from studio.errors import BadRequest, StudioError, error_body
 
 JSON_WAY_OUT = "Send a JSON object in UTF-8, uncompressed, with Content-Type: application/json."
+# What unions of schemas call their branches.
+BRANCHES = frozenset(
+    (PICTURE, TEXT, "<string>", "<list>", "input_text", "input_image", "output_text")
+)
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +56,19 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _mistake(_request: Request, error: Exception) -> JSONResponse:
-    # The server's log has the trace already; a client must not see it.
+    return answer(mistake(error))
+
+
+def mistake(error: Exception) -> StudioError:
+    """Our own mistake as a client may see it: the log has the trace."""
     message = "The studio made a mistake; its log says more. The next request is served."
-    return answer(StudioError(f"{message} ({type(error).__name__})"))
+    return StudioError(f"{message} ({type(error).__name__})")
 
 
 def validation_failure(error: RequestValidationError) -> BadRequest:
     """The first fault that pydantic found, as a sentence that names the field."""
     fault = error.errors()[0]
-    path = [str(part) for part in fault["loc"] if part != "body"]
+    path = _fields([str(part) for part in fault["loc"] if part != "body"], fault["type"])
     if fault["type"] == "json_invalid":
         return BadRequest(
             f"The body is not valid JSON: {fault.get('ctx', {}).get('error', 'cannot be read')}. "
@@ -68,7 +77,7 @@ def validation_failure(error: RequestValidationError) -> BadRequest:
         )
     if not path:
         return BadRequest(f"The body is not a JSON object. {JSON_WAY_OUT}", code="invalid_json")
-    field = ".".join(_named(path))
+    field = ".".join(path)
     if fault["type"] == "extra_forbidden":
         return BadRequest(
             f"{field} is not known here. Remove it, or look at /docs for the fields.",
@@ -76,14 +85,11 @@ def validation_failure(error: RequestValidationError) -> BadRequest:
             code="unknown_field",
         )
     message = fault["msg"].removeprefix("Value error, ").removesuffix(".")
-    return BadRequest(f"{field or 'The body'}: {message}.", param=field)
+    return BadRequest(f"{field}: {message}.", param=field)
 
 
-def _named(path: list[str]) -> list[str]:
+def _fields(path: list[str], fault: str) -> list[str]:
     """Pydantic names the branch of a union in the path; a person does not."""
-    branches = ("list", "input_text", "input_image")
-    return [
-        part
-        for before, part in zip(["", *path], path, strict=False)
-        if part not in branches and (part != "text" or before == "input_text")
-    ]
+    last = path[-1:] if fault == "extra_forbidden" else []  # whatever it is called
+    way = path[: len(path) - len(last)]
+    return [part for part in way if part not in BRANCHES] + last

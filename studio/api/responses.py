@@ -1,35 +1,53 @@
-"""`/v1/responses` for pictures: the OpenResponses shape, so that the OpenAI SDK works."""
+"""`/v1/responses` for pictures, and the door to text: the shape that the OpenAI SDK reads."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
+from pydantic import Discriminator, Tag
 from starlette.status import HTTP_200_OK
 
 from studio.api.answers import answer_with, field_of, source_notices
 from studio.api.disconnect import ClientGone, until_disconnect
+from studio.api.kinds import PICTURE, TEXT, kind_of_body
 from studio.api.schemas import InputImage, InputText, ResponsesBody, ignored_fields
+from studio.api.text_responses import answer_text
+from studio.api.text_schemas import TextBody
+from studio.api.upsampling import upsampled
 from studio.errors import BadRequest, Conflict, StudioError, Unavailable
+from studio.expansion.expand import Expander
 from studio.fetch import decode_data_url, fetch_picture
 from studio.job import JobView
 from studio.jobs import Jobs
 from studio.pictures import LoadedPicture, load_picture
-from studio.request import Draft
+from studio.request import Draft, Notice
 from studio.roles import roles_of
 from studio.settings import Settings
 from studio.step_cache import CACHE_FIELDS, CacheChoice
+from studio.texts import Texts
 
 CLIENT_CLOSED_REQUEST = 499
 
+AnyBody = Annotated[ResponsesBody, Tag(PICTURE)] | Annotated[TextBody, Tag(TEXT)]
 
-def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
-    """Routes that make pictures, and that look after those asked for with `background`."""
+
+def responses_router(
+    jobs: Jobs, texts: Texts, settings: Settings, expander: Expander | None = None
+) -> APIRouter:
+    """Routes that make pictures or text, and that look after what `background` asked for."""
     router = APIRouter(prefix="/v1", tags=["responses"])
 
     @router.post("/responses")
-    async def create_response(body: ResponsesBody, request: Request) -> Any:
-        """Make pictures; answers when they are done, or at once with `background`."""
+    async def create_response(
+        body: Annotated[AnyBody, Discriminator(kind_of_body(jobs, texts))], request: Request
+    ) -> Any:
+        """Make pictures or write text, as `model` says.
+
+        Answers when they are done, at once with `background`, as events with `stream`.
+        """
+        if isinstance(body, TextBody):
+            return await answer_text(request, texts, body)
         owner: str = request.state.owner
         spec = jobs.spec_of(body.model)
         if body.stream:
@@ -43,7 +61,14 @@ def responses_router(jobs: Jobs, settings: Settings) -> APIRouter:
         roles_of(len(images), spec, body.provider_options.image.strength)
         pictures = [await _load_picture(image, settings) for image in images]
         draft = _draft(body, prompt, pictures)
-        job = await to_thread.run_sync(lambda: _submit(jobs, draft, owner, pictures, body))
+        notices = ignored_fields(body) + source_notices(pictures)
+        if body.provider_options.image.prompt_upsampling:
+            try:
+                draft, said = await until_disconnect(request, upsampled(expander, jobs, draft))
+            except ClientGone:
+                return Response(status_code=CLIENT_CLOSED_REQUEST)
+            notices += said
+        job = await to_thread.run_sync(lambda: _submit(jobs, draft, owner, pictures, body, notices))
         if body.background:
             return await answer_with(request, jobs, job)
         try:
@@ -123,7 +148,12 @@ def _draft(body: ResponsesBody, prompt: str, pictures: Sequence[LoadedPicture]) 
 
 
 def _submit(
-    jobs: Jobs, draft: Draft, owner: str, pictures: Sequence[LoadedPicture], body: ResponsesBody
+    jobs: Jobs,
+    draft: Draft,
+    owner: str,
+    pictures: Sequence[LoadedPicture],
+    body: ResponsesBody,
+    notices: tuple[Notice, ...],
 ) -> JobView:
     try:
         return jobs.submit(
@@ -131,7 +161,7 @@ def _submit(
             owner=owner,
             origin="background" if body.background else "api",
             pictures=[picture.pixels for picture in pictures],
-            notices=ignored_fields(body) + source_notices(pictures),
+            notices=notices,
             client={
                 "metadata": body.metadata or {},
                 "response_format": body.provider_options.image.response_format,

@@ -41,7 +41,7 @@ class Strict(BaseModel):
 
 def text_or_list(value: object) -> str:
     """Which branch to judge by, so that a fault names the field and not the other branch."""
-    return "text" if isinstance(value, str) else "list"
+    return "<string>" if isinstance(value, str) else "<list>"
 
 
 class InputText(Strict):
@@ -65,9 +65,9 @@ class InputMessage(Strict):
     type: Literal["message"] = "message"
     role: Literal["user"] = "user"
     content: Annotated[
-        Annotated[str, Tag("text")]
+        Annotated[str, Tag("<string>")]
         | Annotated[
-            list[Annotated[InputText | InputImage, Field(discriminator="type")]], Tag("list")
+            list[Annotated[InputText | InputImage, Field(discriminator="type")]], Tag("<list>")
         ],
         Discriminator(text_or_list),
     ]
@@ -86,6 +86,10 @@ class ImageOptions(Strict):
     guidance_scale: float | None = Field(None, description="guidance embedding, 0 to 30")
     true_cfg_scale: float | None = Field(
         None, description="classifier-free guidance, above 0; acts above 1 with a negative_prompt"
+    )
+    prompt_upsampling: bool = Field(
+        False,
+        description="expand the prompt by the text model first; the answer carries both prompts",
     )
     negative_prompt: str | None = None
     secondary_prompt: str | None = Field(None, description="what the second text encoder reads")
@@ -143,7 +147,7 @@ class ResponsesBody(Strict):
 
     model: str
     input: Annotated[
-        Annotated[str, Tag("text")] | Annotated[list[InputMessage], Tag("list")],
+        Annotated[str, Tag("<string>")] | Annotated[list[InputMessage], Tag("<list>")],
         Discriminator(text_or_list),
     ]
     seed: int | None = Field(None, description="0 to 4294967295; drawn when left out")

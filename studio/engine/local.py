@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from pipelines.requests import RenderRequest
-from studio.engine.messages import Cancel, LastWords, Message, WorkerConfig
-from studio.engine.protocol import EngineEvent, EngineStatus, WorkerLost
+from pipelines.text.requests import TextRequest
+from studio.engine.messages import Cancel, LastWords, Message, TextWorkerConfig, WorkerConfig
+from studio.engine.protocol import EngineStatus, WorkerLost
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +33,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class LocalEngine:
-    """Supervises one worker process. `on_event` is called on the supervisor's thread."""
+    """Supervises one worker process, for pictures or for text.
+
+    `on_event` is called on the supervisor's thread, with what the worker tells.
+    """
 
     def __init__(
-        self, config: WorkerConfig, *, command: tuple[str, ...] = ("-m", "studio.engine.worker")
+        self,
+        config: WorkerConfig | TextWorkerConfig,
+        *,
+        command: tuple[str, ...] = ("-m", "studio.engine.worker"),
     ) -> None:
         self._config = config
         self._command = command
         self._status = EngineStatus("starting", "starting the worker")
-        self._on_event: Callable[[EngineEvent], None] = lambda event: None
+        self._on_event: Callable[[Any], None] = lambda event: None
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._sending = threading.Lock()
@@ -59,13 +67,13 @@ class LocalEngine:
         """The worker's process, for tests and for people who look at their machine."""
         return self._process.pid if self._process else None
 
-    def start(self, on_event: Callable[[EngineEvent], None]) -> None:
+    def start(self, on_event: Callable[[Any], None]) -> None:
         """Start the worker; returns at once."""
         self._on_event = on_event
         self._spawn()
         self._thread.start()
 
-    def submit(self, request: RenderRequest, *, restarts: int) -> None:
+    def submit(self, request: RenderRequest | TextRequest, *, restarts: int) -> None:
         """Hand in one request for the worker after `restarts`; a later one must not see it."""
         with self._sending:
             if restarts == self._status.restarts:  # else `WorkerLost` is on its way

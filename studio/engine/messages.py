@@ -1,9 +1,11 @@
 """What the server tells the worker, over a socket that only the two of them hold."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipelines.requests import RenderRequest
 from pipelines.specs import Memory, ModelSpec
+from pipelines.text.requests import KVFormat, Priority, Rule, Speculating, TextRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,22 @@ class WorkerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TextWorkerConfig:
+    """The first message to a text worker: what to load, and how to serve it."""
+
+    model: str  # the embedded one by name, a folder, a GGUF file, a repository
+    folder: Path  # where the embedded one is kept
+    device: str = "auto"
+    dtype: str = "auto"
+    hf_token: str | None = None
+    kv_format: KVFormat = "auto"
+    priority: Priority = "per_replica"
+    speculation: Speculating = "auto"
+    draft_model: str | None = None
+    rule: Rule = "typical-acceptance"
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """Stop this request before its next step."""
 
@@ -34,4 +52,4 @@ class LastWords:
     cause: str
 
 
-Message = WorkerConfig | RenderRequest | Cancel
+Message = WorkerConfig | TextWorkerConfig | RenderRequest | TextRequest | Cancel

@@ -1,90 +1,23 @@
 """The worker process: loads the model, then ticks the engine as long as there is work.
 
-Started as `python -m studio.engine.worker FD`. Commands are read on a thread of their own, so that
-a cancel is seen before the next step; when the socket closes, the server is gone, and the worker
-follows.
+Started as `python -m studio.engine.worker FD`; `child` reads the socket.
 """
 
-import logging
-import os
-import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
-from multiprocessing.connection import Connection
-from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import PipelineError
 from pipelines.requests import RenderRequest
 from pipelines.specs import ModelSpec
-from studio.engine.messages import Cancel, LastWords, Message, WorkerConfig
-from studio.engine.protocol import EngineEvent, EngineStatus
+from studio.engine.child import Inbox, Tell, run
+from studio.engine.messages import Cancel, Message, WorkerConfig
+from studio.engine.protocol import EngineStatus
 
 if TYPE_CHECKING:
     from pipelines.model_set import ModelSet
 
-log = logging.getLogger(__name__)
 
-OOM_SCORE_ADJ = "800"  # of 1000: before nearly everything else
-
-
-def main() -> None:
-    """Serve one connection until it closes."""
-    connection = Connection(int(sys.argv[1]))
-    config = connection.recv()
-    _offer_to_the_oom_killer()
-    inbox: SimpleQueue[Message] = SimpleQueue()
-    threading.Thread(target=_read, args=(connection, inbox), daemon=True).start()
-    try:
-        _serve(config, connection, inbox)
-    except (BrokenPipeError, ConnectionResetError):
-        _leave()
-
-
-def _offer_to_the_oom_killer() -> None:
-    """When memory runs out, the kernel ends this process and not the server, which goes on."""
-    with suppress(OSError):  # not every system has the file
-        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJ)
-
-
-def _read(connection: Connection, inbox: "SimpleQueue[Message]") -> None:
-    try:
-        while True:
-            inbox.put(connection.recv())
-    except (EOFError, OSError):
-        _leave()
-
-
-def _leave() -> None:
-    # No clean-up is wanted: nothing here outlives the process, and a step may be running.
-    os._exit(0)
-
-
-def _serve(config: WorkerConfig, connection: Connection, inbox: "SimpleQueue[Message]") -> None:
-    def tell(event: EngineEvent) -> None:
-        connection.send(event)
-
-    tell(EngineStatus("loading", "importing PyTorch", 0.0))
-    try:
-        models = _open_models(config, tell)
-    except Exception as error:  # whatever it is, the page and /health/ready must name it
-        known = isinstance(error, PipelineError)
-        tell(EngineStatus("failed", str(error) if known else f"{type(error).__name__}: {error}"))
-        return
-    tell(EngineStatus("ready"))
-    try:
-        _work(models, inbox, tell)
-    except ConnectionError:
-        raise
-    except Exception as error:  # the device is unusable: a new process is the only way on
-        log.exception("the worker has to end")
-        connection.send(LastWords(f"{type(error).__name__}: {error}"))
-
-
-def _open_models(config: WorkerConfig, tell: Callable[[EngineEvent], None]) -> "ModelSet":
+def _open_models(config: WorkerConfig, tell: Tell) -> "ModelSet":
     """The models with the first one loaded."""
     import torch
 
@@ -134,9 +67,7 @@ def _open_models(config: WorkerConfig, tell: Callable[[EngineEvent], None]) -> "
     return models
 
 
-def _work(
-    models: "ModelSet", inbox: "SimpleQueue[Message]", tell: Callable[[EngineEvent], None]
-) -> None:
+def _work(models: "ModelSet", inbox: Inbox, tell: Tell) -> None:
     while True:
         if models.is_idle:
             _obey(models, inbox.get())
@@ -155,4 +86,4 @@ def _obey(models: "ModelSet", message: Message) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(_open_models, _work)

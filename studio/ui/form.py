@@ -19,6 +19,7 @@ from studio.request import (
 )
 from studio.roles import Size, starts_from_uploads
 from studio.step_cache import CACHE_NAMES, CacheSetting, rule_from_dict
+from studio.ui.original import keep_expansion, original_of
 from studio.ui.sizes import CUSTOM, MATCH, RATIOS, areas, shape_of, size_of
 from studio.ui.step_cache import choice_of, own_rule
 
@@ -50,6 +51,7 @@ class FormValues:
     true_cfg_scale: float
     cache: str
     cache_rule: str  # of settings that were reused, where it has values of its own
+    expanded: str  # what the prompt was before it was expanded, see `studio.ui.original`
 
 
 FIELDS: tuple[str, ...] = tuple(field.name for field in fields(FormValues))
@@ -91,6 +93,7 @@ def defaults(offer: Offer) -> FormValues:
         true_cfg_scale=DEFAULT_TRUE_CFG,
         cache=offer.cache.page_name(spec),
         cache_rule="",
+        expanded="",
     )
 
 
@@ -108,6 +111,7 @@ def draft_of(values: FormValues, spec: ModelSpec, sizes: tuple[Size, ...] = ()) 
     negative = values.negative_prompt.strip()
     return Draft(
         prompt=values.prompt,
+        original_prompt=original_of(values.prompt, values.expanded),
         model=spec.name,
         negative_prompt=negative or None,
         width=width,
@@ -144,6 +148,7 @@ def from_settings(settings: Mapping[str, Any], offer: Offer) -> FormValues:
         raw.pop("strength", None)
     rule = rule_from_dict(settings)
     raw |= {"cache": rule.name, "cache_rule": own_rule(rule, offer.cache)}
+    raw["expanded"] = keep_expansion(settings)
     return checked(raw, offer)
 
 
@@ -172,6 +177,7 @@ def checked(raw: Mapping[str, Any], offer: Offer) -> FormValues:
         ),
         cache=_one_of(raw.get("cache"), CACHE_NAMES, base.cache),
         cache_rule=_text(raw.get("cache_rule")),
+        expanded=_text(raw.get("expanded")),
     )
 
 

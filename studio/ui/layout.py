@@ -39,6 +39,8 @@ class Page:
     generate: gr.Button
     stop: gr.Button
     plan: gr.HTML
+    expand: gr.HTML | None  # the button, in a studio with a text model
+    expanded: gr.Textbox  # hidden: the words before an expansion
     strip: gr.HTML
     source: SourceControls
     shape: ShapeControls
@@ -76,12 +78,16 @@ class Page:
             self.guidance.true_cfg_scale,
             self.cache.name,
             self.cache.rule,
+            self.expanded,
         ]
 
 
-def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
-    """All components, inside the current `gr.Blocks`."""
-    spec = offer.spec
+def build_layout(
+    offer: Offer, *, world: World | None, page_size: int, expansion: str | None = None
+) -> Page:
+    """All components, inside the current `gr.Blocks`. `expansion` is the panel's HTML, where the
+    studio can expand prompts."""
+    spec, expand = offer.spec, None
     with gr.Column(elem_id="studio"):
         topbar = gr.HTML(elem_id="topbar", apply_default_css=False, js_on_load=None)
         with gr.Column(elem_id="main"):
@@ -100,8 +106,12 @@ def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
                 with gr.Row(elem_id="dock-row"):
                     prompt = _prompt()
                     with gr.Column(elem_id="dock-buttons", scale=0, min_width=0):
+                        if expansion is not None:
+                            expand = _fragment("expand")
                         generate = gr.Button("Generate", variant="primary", elem_id="generate")
                         stop = gr.Button("Stop", variant="stop", elem_id="stop", visible=False)
+                if expansion is not None:
+                    _fragment("expansion", expansion)
                 plan = gr.HTML(elem_id="plan", apply_default_css=False, js_on_load=None)
             strip = gr.HTML(elem_id="strip", apply_default_css=False, js_on_load=None)
         with gr.Column(elem_id="panel"):
@@ -115,6 +125,7 @@ def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
                 cache = build_cache(defaults(offer).cache)
                 guidance = build_guidance(spec)
         bridge = gr.HTML(elem_id="bridge", apply_default_css=False, js_on_load=_BRIDGE_JS)
+        expanded = gr.Textbox("", elem_id="expanded", visible="hidden", show_label=False)
         submitted = gr.Textbox("", elem_id="submitted", visible="hidden", show_label=False)
         reported = gr.Textbox("", elem_id="reported", visible="hidden", show_label=False)
         seen = gr.Textbox("", elem_id="seen", visible="hidden", show_label=False)
@@ -131,6 +142,8 @@ def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
         generate=generate,
         stop=stop,
         plan=plan,
+        expand=expand,
+        expanded=expanded,
         strip=strip,
         source=source,
         shape=shape,
@@ -151,6 +164,10 @@ def build_layout(offer: Offer, *, world: World | None, page_size: int) -> Page:
             None, storage_key=f"flux-studio-form {spec.name}", secret="flux-studio-form"
         ),
     )
+
+
+def _fragment(name: str, html: str = "") -> gr.HTML:
+    return gr.HTML(html, elem_id=name, apply_default_css=False, js_on_load=None)
 
 
 def _prompt() -> gr.Textbox:

@@ -15,8 +15,10 @@ import gradio as gr
 from gradio.blocks import Block
 
 from studio.errors import NotFound, StudioError
+from studio.expansion.expand import Expander
 from studio.job import JobView, Picture
 from studio.jobs import Jobs
+from studio.ui.expansion import expand_button
 from studio.ui.form import FormValues, Offer, draft_of, received
 from studio.ui.history import read_history
 from studio.ui.layout import Page
@@ -48,6 +50,7 @@ class Making:
         limits: UploadLimits,
         examples: tuple[str, ...],
         place: Place,
+        expander: Expander | None = None,
     ) -> None:
         self._jobs = jobs
         self._page = page
@@ -55,6 +58,7 @@ class Making:
         self._place = place
         self._limits = limits
         self._examples = examples
+        self._expander = expander
 
     def submit(self, request: gr.Request, *inputs: Any) -> Updates:
         """Hand the form in; `inputs` are its values, the upload's path and whether it counts."""
@@ -145,10 +149,10 @@ class Making:
         page = self._page
         waiting = sum(other.id != view.id for other in self._active(owner))
         updates: Updates = {
-            page.topbar: self._topbar(),
             page.stage: self._stage(view, waiting),
             page.stop: gr.update(visible=not view.is_final or waiting > 0),
             page.seen: view.id,
+            **self._engines(),
             **self._seed(view),
         }
         if view.status == "done":
@@ -158,7 +162,7 @@ class Making:
     async def _idle(self, seen: str, key: str, owner: str, shown: int) -> Updates:
         """The first look at the page shows everything; later ones leave a finished job standing."""
         page = self._page
-        updates: Updates = {page.topbar: self._topbar(), page.stop: gr.update(visible=False)}
+        updates: Updates = {page.stop: gr.update(visible=False), **self._engines()}
         if seen == key or (seen and not seen.startswith(IDLE)):
             return updates
         latest = await asyncio.to_thread(self._latest, owner)
@@ -182,8 +186,15 @@ class Making:
     def _stage(self, view: JobView, waiting: int) -> str:
         return job_stage(view, self._jobs.engine_status, waiting, self._place.base)
 
-    def _topbar(self) -> str:
-        return topbar(self._jobs.engine_status, self._offer.spec, self._place.models)
+    def _engines(self) -> Updates:
+        """What the picture engine does, and the text engine where there is one."""
+        bar = topbar(self._jobs.engine_status, self._offer.spec, self._place.models)
+        if self._page.expand is None or self._expander is None:
+            return {self._page.topbar: bar}
+        return {
+            self._page.topbar: bar,
+            self._page.expand: expand_button(self._expander.status),
+        }
 
     def _seed(self, view: JobView) -> Updates:
         controls = self._page.seed

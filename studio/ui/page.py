@@ -13,8 +13,10 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse
 
 from pipelines.specs import ModelSpec
+from studio.expansion.expand import Expander
 from studio.jobs import Jobs
 from studio.ui.editing import Editing
+from studio.ui.expansion import expansion_panel
 from studio.ui.form import offer_of
 from studio.ui.history import PAGE_SIZE, History
 from studio.ui.layout import build_layout
@@ -29,6 +31,7 @@ MAX_UPLOAD_PIXELS = 64_000_000  # a phone's largest photo; 190 MB once decoded
 UPLOADS_SWEPT_EVERY_S = 3600
 UPLOADS_KEPT_S = 24 * 3600
 
+_ASSET_NAMES = ("studio", "world", "expand")
 _ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
 
@@ -39,6 +42,7 @@ def build_page(
     *,
     max_upload_bytes: int,
     max_upload_pixels: int = MAX_UPLOAD_PIXELS,
+    expander: Expander | None = None,
 ) -> gr.Blocks:
     """Components and handlers for one model, which speak to `jobs` and to nothing else."""
     offer = offer_of(jobs, spec)
@@ -50,11 +54,24 @@ def build_page(
         delete_cache=(UPLOADS_SWEPT_EVERY_S, UPLOADS_KEPT_S),
     )
     with demo:
-        page = build_layout(offer, world=jobs.worlds.get(spec.name), page_size=PAGE_SIZE)
+        page = build_layout(
+            offer,
+            world=jobs.worlds.get(spec.name),
+            page_size=PAGE_SIZE,
+            expansion=None if expander is None else expansion_panel(spec, place),
+        )
         wire(
             demo,
             page,
-            making=Making(jobs, page, offer, limits=limits, examples=_examples(), place=place),
+            making=Making(
+                jobs,
+                page,
+                offer,
+                limits=limits,
+                examples=_examples(),
+                place=place,
+                expander=expander,
+            ),
             editing=Editing(jobs, page, offer, limits=limits),
             history=History(jobs, page, offer, place),
         )
@@ -72,6 +89,7 @@ def mount_pages(
     max_upload_bytes: int,
     max_upload_pixels: int = MAX_UPLOAD_PIXELS,
     root_path: str | None = None,
+    expander: Expander | None = None,
 ) -> FastAPI:
     """Serve a page for each model, the default's at `/`, after the routes that `app` has."""
     # The one at `/` takes every path that is left, so it is the last.
@@ -82,6 +100,7 @@ def mount_pages(
             place,
             max_upload_bytes=max_upload_bytes,
             max_upload_pixels=max_upload_pixels,
+            expander=expander,
         )
         _mount(app, page, place.path, max_upload_bytes, root_path)
     return app
@@ -116,7 +135,7 @@ def _head() -> str:
     """Style and script. Gradio's own `css` would repeat every rule under a prefix of its own, and
     would keep only the prefixed copy of a media query, which then misses the dialogs."""
     styles, scripts = (
-        [(_ASSETS / f"{name}.{kind}").read_text(encoding="utf-8") for name in ("studio", "world")]
+        [(_ASSETS / f"{name}.{kind}").read_text(encoding="utf-8") for name in _ASSET_NAMES]
         for kind in ("css", "js")
     )
     return "".join(

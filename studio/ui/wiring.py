@@ -13,6 +13,8 @@ from studio.ui.making import Making
 AWAY_JS = (
     "(seen, submitted, reported, shown) => [seen, submitted, reported, shown, document.hidden]"
 )
+# Whether the prompt is still the expansion, so that its Undo is shown.
+EXPANDED_JS = "(prompt, expanded) => { window.studioExpanded?.(prompt, expanded); }"
 FOLLOW_EVERY_S = 3.0  # how soon a page notices a job of another tab, or a server that came back
 
 
@@ -57,6 +59,7 @@ def _wire_making(demo: gr.Blocks, page: Page, making: Making) -> None:
             seed.note,
             seed.last,
             seed.reuse,
+            *([page.expand] if page.expand is not None else []),
         ],
         # One follower a page; a tick that comes meanwhile lets the next begin as soon as it ends.
         # Over all pages there may be any number, since each only waits: with Gradio's default of
@@ -77,7 +80,7 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
             demo.load,
             page.source.upload.change,
             page.source.present.change,
-            *(control.change for control in form[1:]),
+            *(control.change for control in form[1:] if control is not page.expanded),
         ],
         editing.plan,
         inputs=[*form, page.source.upload, page.source.present],
@@ -97,6 +100,9 @@ def _wire_form(demo: gr.Blocks, page: Page, editing: Editing) -> None:
     _on(page.cache.name.input, None, outputs=page.cache.rule, js="() => ''")
     _on(page.prompt.input, None, outputs=page.problem, js="() => ''")
     _on([control.change for control in form], None, inputs=form, outputs=page.stored, js=KEEP_JS)
+    if page.expand is not None:
+        both = [page.prompt, page.expanded]
+        _on([demo.load, *(text.change for text in both)], None, inputs=both, js=EXPANDED_JS)
     _on(seed.reuse.click, editing.reuse_seed, inputs=seed.last, outputs=[seed.mode, seed.seed])
 
 

@@ -1,0 +1,1 @@
+"""Language models: an engine that decodes many requests together, and speculates."""

@@ -1,0 +1,308 @@
+"""The text engine: many requests in one loop, each at its own token.
+
+A step is one forward of the model. Rows that write bring their last token and the tokens drafted
+for them; rows that read bring a chunk of their prompt. Then each row's tokens are verified, told,
+and the rows that are done leave.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pipelines.text.drafts import Drafter
+from pipelines.text.kv_cache import KVCache
+from pipelines.text.language_model import LanguageModel, Read
+from pipelines.text.logprobs import logprobs_of
+from pipelines.text.prefixes import PrefixStore
+from pipelines.text.requests import (
+    Priority,
+    Rule,
+    Speculation,
+    TextCancelled,
+    TextDelta,
+    TextDone,
+    TextEvent,
+    TextFailed,
+    TextRequest,
+    TextStarted,
+    TokenLogprob,
+)
+from pipelines.text.prompt import CannotServe, fit_prompt
+from pipelines.text.scheduler import Turn, plan
+from pipelines.text.sequence import Sequence
+from pipelines.text.speculative import NOTHING, Draft, verify
+from pipelines.text.width import AdaptiveWidth
+
+log = logging.getLogger(__name__)
+
+MAX_ROWS = 16  # sequences at once; more wait
+PREFIX_BYTES = 256 * 1024 * 1024
+WIDTHS = (0, 1, 2, 3)  # an int4 product works in blocks of 4 rows: the last token and 3 drafted
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How an engine serves."""
+
+    priority: Priority = "per_replica"
+    rule: Rule = "typical-acceptance"
+    widths: tuple[int, ...] = WIDTHS
+    max_rows: int = MAX_ROWS
+    kv_dtype: torch.dtype | None = None
+    prefix_bytes: int = PREFIX_BYTES  # of beginnings kept for later requests
+    is_adaptive: bool = True  # false: always the widest, for tests and benchmarks
+
+
+class TextEngine:
+    """`submit` and `cancel` between steps; `step` as long as `is_busy`."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tell: Callable[[TextEvent], None],
+        options: EngineOptions | None = None,
+        drafter: Drafter | None = None,
+    ) -> None:
+        self._model = model
+        self._tell = tell
+        self._options = options or EngineOptions()
+        self.cache = KVCache(
+            self._options.max_rows, model.context_tokens, self._options.kv_dtype
+        )
+        self.drafter = drafter  # one that keeps keys of its own may keep them in `cache`
+        self._prefixes = PrefixStore(self._options.prefix_bytes)
+        self._width = AdaptiveWidth(self._options.widths)
+        self._waiting: deque[TextRequest] = deque()
+        self._rows: list[Sequence] = []  # row i stands in slot i
+        self._steps = self._drafted = self._accepted = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a step would do something."""
+        return bool(self._waiting or self._rows)
+
+    @property
+    def speculation(self) -> Speculation:
+        """Sums of all requests since the start."""
+        return Speculation(self._steps, self._drafted, self._accepted)
+
+    def submit(self, request: TextRequest) -> None:
+        """Take a request in; its events follow from the steps."""
+        self._waiting.append(request)
+
+    def cancel(self, request_id: str) -> None:
+        """Write nothing more of it. Unknown ids do nothing."""
+        for request in self._waiting:
+            if request.id == request_id:
+                self._waiting.remove(request)
+                self._tell(TextCancelled(request_id))
+                return
+        for row in self._rows:
+            if row.request.id == request_id:
+                self._leave(row)
+                self._tell(TextCancelled(request_id))
+                return
+
+    def step(self) -> None:
+        """One forward for everybody whose turn it is."""
+        self._admit()
+        writing = [row for row in self._rows if not row.unread]
+        reading = [row for row in self._rows if row.unread]
+        turn = plan(self._options.priority, len(writing), [row.unread for row in reading])
+        if turn.is_empty:
+            return
+        self._forward(writing if turn.decodes else [], reading, turn)
+
+    # Coming and going
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._rows) < self._options.max_rows:
+            request = self._waiting.popleft()
+            try:
+                prompt = fit_prompt(request, self._model)
+            except CannotServe as error:
+                self._tell(TextFailed(request.id, error.code, str(error), error.param))
+                continue
+            row = Sequence(
+                request,
+                prompt.ids,
+                len(prompt.ids),
+                prompt.max_tokens,
+                prompt.dropped_tokens,
+                slot=len(self._rows),
+            )
+            self._reuse(row)
+            self._rows.append(row)
+
+    def _reuse(self, row: Sequence) -> None:
+        """Begin with what an earlier request read. The last token is read again, for its logits,
+        and so is the last one shared, whose hidden state a drafter may want."""
+        match = self._prefixes.find(row.ids, row.request.adapter)
+        if match is None:
+            return
+        tokens = min(match.tokens, row.prompt_tokens) - 1
+        self.cache.reserve(tokens + 1)
+        self.cache.copy_in(row.slot, match.kept, tokens + 1)  # of a draft head, all that are shared
+        row.cached = row.reused = tokens
+
+    def _leave(self, row: Sequence) -> None:
+        """Free the slot; the last row moves into it, so that the slots in use stay side by side."""
+        if self.drafter is not None:
+            self.drafter.leave(row)
+        last = self._rows.pop()
+        if last is row:
+            return
+        self.cache.move(last.slot, row.slot, last.cached)
+        if self.drafter is not None:
+            self.drafter.move(last, row.slot)
+        last.slot = row.slot
+        self._rows[row.slot] = last
+
+    # One forward
+
+    def _forward(self, writing: list[Sequence], reading: list[Sequence], turn: Turn) -> None:
+        started = time.perf_counter()
+        width, drafts = self._draft(writing)
+        drafted = time.perf_counter()
+        reads = [
+            Read(row.slot, row.cached, [row.ids[-1], *draft.tokens], row.request.adapter)
+            for row, draft in zip(writing, drafts, strict=True)
+        ]
+        chunks = [(row, count) for row, count in zip(reading, turn.reads, strict=True) if count]
+        reads += [
+            Read(row.slot, row.cached, row.ids[row.cached : row.cached + count], row.request.adapter)
+            for row, count in chunks
+        ]
+        hidden = self._model.read(reads, self.cache)
+        parts = hidden.split([len(read.ids) for read in reads])
+        accepted = self._write(writing, drafts, parts[: len(writing)])
+        verified = time.perf_counter()
+        if self._options.is_adaptive and writing and not chunks:  # a forward that reads a prompt says nothing of a step's cost
+            is_plain = not any(draft.tokens for draft in drafts)
+            self._width.observe(
+                0 if is_plain else width, accepted, drafted - started, verified - drafted
+            )
+        self._read(chunks, parts[len(writing) :])
+        self._tell_text([row for row in [*writing, *(row for row, _ in chunks)] if row.written])
+
+    def _draft(self, rows: list[Sequence]) -> tuple[int, list[Draft]]:
+        """Drafts that leave each row room for the token that the target adds."""
+        widths = self._options.widths
+        if self.drafter is None or not rows or max(widths) == 0:
+            return 0, [NOTHING] * len(rows)
+        width = self._width.choose(len(rows)) if self._options.is_adaptive else max(widths)
+        if width == 0:
+            return 0, [NOTHING] * len(rows)
+        drafts = self.drafter.propose(rows, width)
+        return width, [_cut(draft, row.room - 1) for row, draft in zip(rows, drafts, strict=True)]
+
+    def _write(
+        self, rows: list[Sequence], drafts: list[Draft], parts: tuple[Tensor, ...]
+    ) -> list[int]:
+        """Verify each row's draft and write what stands; the accepted tokens of each."""
+        if not rows:
+            return []
+        counts = []
+        logits = self._model.logits(torch.cat(parts)).split([len(part) for part in parts])
+        for row, draft, hidden, own in zip(rows, drafts, parts, logits, strict=True):
+            accepted = self._verify(row, draft, own)
+            counts.append(accepted)
+            if self.drafter is not None:
+                self.drafter.read(row, row.cached, hidden[: accepted + 1])
+                if draft.tokens:
+                    self.drafter.judged(row, draft, accepted)
+            row.cached += accepted + 1
+            row.steps += 1
+            row.drafted += len(draft.tokens)
+            row.accepted += accepted
+            self._steps += 1
+            self._drafted += len(draft.tokens)
+            self._accepted += accepted
+        return counts
+
+    def _read(self, chunks: list[tuple[Sequence, int]], parts: tuple[Tensor, ...]) -> None:
+        """Prompts were read on; those that are complete write their first token."""
+        for (row, count), hidden in zip(chunks, parts, strict=True):
+            if self.drafter is not None:
+                self.drafter.read(row, row.cached, hidden)
+            row.cached += count
+            if row.unread:
+                continue
+            self._keep_prefix(row)
+            request = row.request
+            self._tell(
+                TextStarted(request.id, row.prompt_tokens, row.reused, row.dropped_tokens)
+            )
+            self._verify(row, NOTHING, self._model.logits(hidden[-1:]))
+
+    def _keep_prefix(self, row: Sequence) -> None:
+        prompt = row.ids[: row.prompt_tokens]
+        if not self._prefixes.has(prompt, row.request.adapter):
+            kept = self.cache.copy_out(row.slot, row.prompt_tokens)
+            self._prefixes.keep(prompt, row.request.adapter, kept)
+
+    def _verify(self, row: Sequence, draft: Draft, logits: Tensor) -> int:
+        """Write what the rule lets stand; the number of drafted tokens among it."""
+        request = row.request
+        verdict = verify(
+            self._options.rule,
+            logits,
+            draft,
+            request.sampling,
+            request.seed,
+            row.written,
+            row.seen,
+        )
+        tokens = self._until_end(row, verdict.tokens)
+        if request.top_logprobs is not None:
+            row.logprobs += logprobs_of(
+                logits[: len(tokens)], tokens, request.top_logprobs, self._model.tokens
+            )
+        row.append(tokens)
+        return min(verdict.accepted, len(tokens))
+
+    def _until_end(self, row: Sequence, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Up to the model's end of text, which is no part of it, or to the limit."""
+        for place, token in enumerate(tokens[: row.room]):
+            if token in self._model.tokens.end_ids:
+                row.finish = "stop"
+                return tokens[:place]
+        if len(tokens) >= row.room:
+            row.finish = "length"
+        return tokens[: row.room]
+
+    # Telling
+
+    def _tell_text(self, rows: list[Sequence]) -> None:
+        """The new text of all rows, decoded at once."""
+        windows = [window for row in rows for window in row.detokeniser.windows]
+        decoded = self._model.tokens.decode(windows)
+        for place, row in enumerate(rows):
+            before, now = decoded[2 * place : 2 * place + 2]
+            text = row.detokeniser.text(before, now, is_last=row.finish is not None)
+            self._tell_row(row, text)
+
+    def _tell_row(self, row: Sequence, text: str) -> None:
+        shown, logprobs = row.stops.push(text, tuple(row.logprobs))
+        row.logprobs.clear()
+        if row.stops.is_hit:
+            row.finish = "stop"
+        elif row.finish is not None:
+            rest, more = row.stops.flush()
+            shown, logprobs = shown + rest, logprobs + more
+        if shown or logprobs:
+            self._tell(TextDelta(row.request.id, shown, logprobs))
+        if row.finish is not None:
+            self._leave(row)
+            self._tell(TextDone(row.request.id, row.finish, row.usage()))
+
+
+def _cut(draft: Draft, room: int) -> Draft:
+    if len(draft.tokens) <= room:
+        return draft
+    return Draft(draft.tokens[:room], None if draft.q is None else draft.q[:room])

@@ -1,0 +1,94 @@
+"""A causal language model of transformers, asked for packed tokens over our own cache."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from pipelines.text.adapters import AdapterSwitch, masks_of
+from pipelines.text.attention import Packed
+from pipelines.text.kv_cache import KVCache
+from pipelines.text.layout import Layout, Piece
+from pipelines.text.packed import Int8Linear
+from pipelines.text.sparse_attention import pack_indexers
+from pipelines.text.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one sequence brings to a forward: tokens, and where they stand."""
+
+    slot: int
+    start: int
+    ids: Sequence[int]
+    adapter: str | None = None
+
+
+class LanguageModel:
+    """The model with its tokenizer. `model` was loaded with `attn_implementation="studio"`."""
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokens: Tokens,
+        *,
+        context_tokens: int,
+        switch: AdapterSwitch | None = None,
+        adapters: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.tokens = tokens
+        self.context_tokens = context_tokens
+        self.adapters = adapters
+        self.module = model
+        self.config = model.config.get_text_config()
+        self._decoder = model.get_decoder()
+        self._head = model.get_output_embeddings()
+        self._embedding = model.get_input_embeddings()
+        self._arguments = pack_indexers(model)
+        self._switch = switch or AdapterSwitch()
+        self.device = self._embedding.weight.device
+        self.dtype = self._embedding.weight.dtype
+        self.packs = isinstance(self._head, Int8Linear)  # 4-bit layers and an 8-bit head
+
+    @property
+    def layers(self) -> int:
+        """Of the decoder: the cache's layers 0 to this are taken."""
+        return int(self.config.num_hidden_layers)
+
+    @property
+    def width(self) -> int:
+        """Of a hidden state."""
+        return int(self.config.hidden_size)
+
+    def embed(self, ids: Tensor) -> Tensor:  # [tokens] -> [tokens, width]
+        """What the first layer reads."""
+        embedded: Tensor = self._embedding(ids)
+        return embedded
+
+    @torch.no_grad()
+    def read(self, reads: Sequence[Read], cache: KVCache) -> Tensor:
+        """The last hidden states of all new tokens side by side, `[tokens, width]`."""
+        cache.reserve(max(read.start + len(read.ids) for read in reads))
+        pieces = [Piece(read.slot, read.start, len(read.ids)) for read in reads]
+        layout = Layout(pieces, self.device)
+        ids = torch.tensor([[token for read in reads for token in read.ids]], device=self.device)
+        adapters = [read.adapter for read in reads]
+        self._switch.masks = masks_of(adapters, [piece.count for piece in pieces], self.device)
+        hidden: Tensor = self._decoder(
+            input_ids=ids,
+            position_ids=layout.positions[None],
+            use_cache=False,
+            packed=Packed(layout, cache),
+            **self._arguments,
+        ).last_hidden_state
+        return hidden[0]
+
+    @torch.no_grad()
+    def logits(self, hidden: Tensor) -> Tensor:  # [rows, width] -> float32 [rows, vocabulary]
+        """The head's answer."""
+        logits: Tensor = self._head(hidden)
+        return logits.float()

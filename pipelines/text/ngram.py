@@ -1,0 +1,63 @@
+"""Drafts from the text itself: what came after the last few tokens when they came before.
+
+Prompt lookup decoding (Saxena 2023), with an index instead of a search. It pays where the answer
+repeats its prompt (an edit, a list, JSON) and proposes nothing where it does not.
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+class NgramIndex:
+    """The prompt and output of one request, by every run of `shortest` to `longest` tokens."""
+
+    def __init__(self, tokens: Iterable[int] = (), longest: int = 4, shortest: int = 2) -> None:
+        """Raises ValueError unless 1 <= shortest <= longest."""
+        if not 1 <= shortest <= longest:
+            raise ValueError(f"shortest must be from 1 to longest, not {shortest} of {longest}.")
+        self._lengths = range(longest, shortest - 1, -1)
+        self._tokens: list[int] = []
+        self._next: dict[tuple[int, ...], int] = {}  # a run -> the place behind its latest
+        for token in tokens:
+            self.append(token)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def append(self, token: int) -> None:
+        """One more token of the text. Runs enter once a token follows, so none matches itself."""
+        place = len(self._tokens)
+        for length in self._lengths:
+            if length <= place:
+                self._next[tuple(self._tokens[place - length :])] = place
+        self._tokens.append(token)
+
+    def propose(self, width: int, extra: Sequence[int] = ()) -> tuple[int, ...]:
+        """What followed the text's end, with `extra` behind it, the last time it came.
+
+        The longest run that came before decides, of its occurrences the latest. `width` tokens, or
+        () where no run came before: where the occurrence overlaps the end, its period goes on.
+        """
+        place = self._place(extra)
+        if place is None:
+            return ()
+        text_end = len(self._tokens)
+        added = list(extra)  # what stands behind the index: `extra`, then the proposal itself
+        for at in range(place, place + width):
+            added.append(self._tokens[at] if at < text_end else added[at - text_end])
+        return tuple(added[len(extra) :])
+
+    def _place(self, extra: Sequence[int]) -> int | None:
+        """Of the token that followed the longest run that came before."""
+        recent = [*self._tokens[-self._lengths[0] :], *extra]
+        text_end = len(self._tokens)
+        for length in self._lengths:
+            if length > len(recent):
+                continue
+            run = tuple(recent[-length:])
+            # Latest first: runs that a token of `extra` follows are in no index.
+            for end in range(len(recent) - 1, max(len(recent) - len(extra), length) - 1, -1):
+                if tuple(recent[end - length : end]) == run:
+                    return text_end + len(extra) - len(recent) + end
+            if run in self._next:
+                return self._next[run]
+        return None

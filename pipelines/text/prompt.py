@@ -1,0 +1,100 @@
+"""A request's prompt as tokens that fit the model's context, or a sentence that says why not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipelines.errors import PipelineError
+from pipelines.text.requests import Message, TextRequest
+
+if TYPE_CHECKING:
+    from pipelines.text.language_model import LanguageModel
+
+
+class CannotServe(PipelineError):
+    """This model cannot serve the request; `param` names the field at fault."""
+
+    def __init__(self, message: str, *, code: str, param: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids to read, and how many tokens may be written behind them."""
+
+    ids: list[int]
+    max_tokens: int
+    dropped_tokens: int = 0
+
+
+def fit_prompt(request: TextRequest, model: "LanguageModel") -> Prompt:
+    """Raises `CannotServe` for turns without a template, an unknown adapter, and what is too long.
+
+    With truncation `auto` the oldest turns go first, the system's last, then the beginning of the
+    text; what is left leaves room for `max_tokens`.
+    """
+    _check(request, model)
+    ids = _encode(request.prompt, model)
+    limit = model.context_tokens - (request.max_tokens or 1)
+    if limit < 1:
+        raise CannotServe(
+            f"max_output_tokens {request.max_tokens} leaves no room for an input: the context of "
+            f"{model.name} is {model.context_tokens} tokens in all.",
+            code="context_length_exceeded",
+            param="max_output_tokens",
+        )
+    kept = ids
+    if len(ids) > limit:
+        if request.truncation == "disabled":
+            raise CannotServe(_too_long(len(ids), request, model), **_OVERFLOW)
+        kept = _shortened(request.prompt, limit, model)
+    room = model.context_tokens - len(kept)
+    return Prompt(kept, min(request.max_tokens or room, room), len(ids) - len(kept))
+
+
+_OVERFLOW = {"code": "context_length_exceeded", "param": "input"}
+
+
+def _check(request: TextRequest, model: "LanguageModel") -> None:
+    if request.adapter is not None and request.adapter not in model.adapters:
+        raise CannotServe(
+            f"{model.name} has no adapter {request.adapter!r}.", code="unknown_adapter", param="model"
+        )
+    if not isinstance(request.prompt, str) and not model.tokens.chats:
+        raise CannotServe(
+            f"{model.name} has no chat template; send a plain text with raw: true.",
+            code="no_chat_template",
+            param="input",
+        )
+
+
+def _encode(prompt: str | Sequence[Message], model: "LanguageModel") -> list[int]:
+    try:
+        ids = model.tokens.encode(prompt)
+    except ValueError as error:
+        raise CannotServe(f"input: {error}.", code="invalid_value", param="input") from error
+    if not ids:
+        raise CannotServe("input is empty: write something.", code="invalid_value", param="input")
+    return ids
+
+
+def _too_long(tokens: int, request: TextRequest, model: "LanguageModel") -> str:
+    asked = f" and max_output_tokens {request.max_tokens}" if request.max_tokens else ""
+    return (
+        f"The input has {tokens} tokens; with it{asked} the context of {model.name}, "
+        f"{model.context_tokens} tokens, is exceeded. Shorten it, or send truncation: auto."
+    )
+
+
+def _shortened(prompt: str | Sequence[Message], limit: int, model: "LanguageModel") -> list[int]:
+    if isinstance(prompt, str):
+        return _encode(prompt, model)[-limit:]
+    turns = list(prompt)
+    while len(ids := _encode(turns, model)) > limit:
+        oldest = next((turn for turn in turns[:-1] if turn.role != "system"), None)
+        if oldest is None:
+            return ids[-limit:]
+        turns.remove(oldest)
+    return ids

@@ -1,0 +1,1 @@
+"""How the adapter that expands prompts was made: words, grammar, pairs, training, reading."""

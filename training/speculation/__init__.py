@@ -1,0 +1,1 @@
+"""How the draft head of the embedded text model is made: on the model's own texts."""
