@@ -6,9 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,57 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parents[1]
-DEADLINE_S = 120.0
-
-
-@dataclass
-class Studio:
-    """One process of `app.py`."""
-
-    process: "subprocess.Popen[str]"
-    url: str
-
-    def get(self, path: str) -> dict[str, Any]:
-        return dict(httpx.get(self.url + path, timeout=30, trust_env=False).json())
-
-    def post(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        answer = httpx.post(self.url + path, json=body, timeout=DEADLINE_S, trust_env=False)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    def status_of(self, response_id: str) -> str:
-        return str(self.get(f"/v1/responses/{response_id}")["status"])
-
-    def wait_for(self, response_id: str, status: str) -> None:
-        wait_until(lambda: self.status_of(response_id) == status, f"{response_id} is {status}")
-
-    def wait_for_step(self, response_id: str, step: int) -> None:
-        path = f"/v1/responses/{response_id}"
-        wait_until(lambda: self.get(path)["progress"]["step"] >= step, f"step {step}")
-
-    def worker(self) -> int:
-        found = subprocess.run(
-            ["pgrep", "-P", str(self.process.pid), "-f", "studio.engine.worker"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return int(found.stdout)
-
-    def end(self, with_signal: signal.Signals = signal.SIGTERM) -> None:
-        self.process.send_signal(with_signal)
-        self.process.wait(timeout=30)
-        if self.process.stdout:
-            self.process.stdout.close()
-
-
-def wait_until(is_true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not is_true():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.05)
-
+from tests.running_app import ROOT, Studio, start_app, wait_until
 
 Start = Callable[..., Studio]
 
@@ -77,15 +25,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     running: list[Studio] = []
 
     def begin(*flags: str) -> Studio:
-        command = [sys.executable, "app.py", "--port", "0", "--data-dir", str(tmp_path), *flags]
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {"HF_TOKEN": ""}
-        )
-        assert process.stdout
-        line = next(line for line in process.stdout if line.startswith("Page"))
-        studio = Studio(process, line.split()[1].rstrip("/"))
-        running.append(studio)
-        return studio
+        running.append(start_app(tmp_path, "--text-engine", "off", *flags))
+        return running[-1]
 
     yield begin
     for studio in running:

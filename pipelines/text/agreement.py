@@ -13,16 +13,17 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from pipelines.errors import LoadFailed
-from pipelines.text.attention import NAME
+from pipelines.text.attention import set_attention
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel, Read
 
 SERVED_LAYERS = {"full_attention", "sliding_attention"}
 NARROW = 5  # tokens: a window as short as this shows within a dozen
 
-# Mean over the tokens of |ours - theirs| / |theirs|. In bfloat16 a router near a tie sends a token
-# to another expert, and all of its numbers change; a wrong mask changes those of most tokens.
-TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
+# Mean over the tokens of |ours - theirs| / |theirs|. Tiny random models: 6e-7, 0.003 and 0.02, with
+# a choice of tokens that a rounding turns (DeepSeek V3.2 narrowed) up to 0.015 and 0.09; a wrong
+# window or choice gives 0.5 to 0.8.
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.2}
 
 # What a module raises that is called as it does not expect.
 FAILURES = (
@@ -105,12 +106,12 @@ def _packed(model: LanguageModel, one: list[int], other: list[int]) -> list[Tens
 
 
 def _stock(module: PreTrainedModel, ids: list[int]) -> Tensor:  # float32 [tokens, vocabulary]
-    module.set_attn_implementation("eager")
+    set_attention(module, "eager")
     try:
         tokens = torch.tensor([ids], device=module.device)
         logits: Tensor = module(input_ids=tokens, use_cache=False).logits
     finally:
-        module.set_attn_implementation(NAME)
+        set_attention(module)
     return logits[0].float()
 
 

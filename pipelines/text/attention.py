@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AttentionInterface
+from transformers import AttentionInterface, PreTrainedModel
 
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.layout import Group, Layout
@@ -143,6 +143,11 @@ def packed_attention(
         index=indices,
     )
     return out.view(1, query.shape[2], query.shape[1], -1), None
+
+
+def set_attention(module: PreTrainedModel, name: str = NAME) -> None:
+    """Let the decoder attend by `name`. A vision tower beside it keeps what it has."""
+    module.get_decoder().set_attn_implementation(name)
 
 
 AttentionInterface.register(NAME, packed_attention)

@@ -1,9 +1,9 @@
 """A draft head in EAGLE's manner: one decoder layer that foresees the target's hidden states.
 
-Li et al. 2024, arXiv:2401.15077, with the training of arXiv:2503.01840: the layer reads the target's
-last hidden state of a place beside the embedding of the token that followed it, and its output
-stands for the target's next hidden state. The embedding is the target's; a vocabulary of a few
-thousand tokens is enough for the texts it is made for, and is a twelfth of the head's work.
+Li et al. 2024, arXiv:2401.15077, with the training of arXiv:2503.01840: the layer reads the
+target's last hidden state of a place beside the embedding of the token that followed it, and its
+output stands for the target's next hidden state. The embedding is the target's; a vocabulary of a
+few thousand tokens is enough for the texts it is made for, and a twelfth of the head's work.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,10 @@ class DraftHead(nn.Module):
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
         self.norms = nn.ParameterDict(
-            {name: nn.Parameter(torch.ones(width)) for name in ("state", "token", "in", "mid", "out")}
+            {
+                name: nn.Parameter(torch.ones(width))
+                for name in ("state", "token", "in", "mid", "out")
+            }
         )
         self.register_buffer("ids", torch.arange(shape.vocabulary))  # in the target's vocabulary
 
@@ -89,7 +92,9 @@ class DraftHead(nn.Module):
 def save_head(head: DraftHead, path: Path, **facts: str) -> None:
     """Keep a trained head, in bfloat16."""
     tensors = {
-        name: tensor.detach().contiguous().to(torch.bfloat16 if tensor.is_floating_point() else torch.int32)
+        name: tensor.detach()
+        .contiguous()
+        .to(torch.bfloat16 if tensor.is_floating_point() else torch.int32)
         for name, tensor in head.state_dict().items()
     }
     shape = {name: repr(value) for name, value in asdict(head.shape).items()}
@@ -101,9 +106,10 @@ def load_head(path: Path) -> DraftHead:
     with safe_open(path, framework="pt") as file:
         metadata: dict[str, Any] = file.metadata()
         names = HeadShape.__dataclass_fields__
-        shape = HeadShape(
-            **{name: (float if name in ("theta", "eps") else int)(metadata[name]) for name in names}
-        )
+        values: dict[str, Any] = {
+            name: (float if name in ("theta", "eps") else int)(metadata[name]) for name in names
+        }
+        shape = HeadShape(**values)
         head = DraftHead(shape)
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     head.load_state_dict({name: t if name != "ids" else t.long() for name, t in state.items()})

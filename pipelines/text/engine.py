@@ -19,6 +19,7 @@ from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel, Read
 from pipelines.text.logprobs import logprobs_of
 from pipelines.text.prefixes import PrefixStore
+from pipelines.text.prompt import CannotServe, fit_prompt
 from pipelines.text.requests import (
     Priority,
     Rule,
@@ -30,9 +31,7 @@ from pipelines.text.requests import (
     TextFailed,
     TextRequest,
     TextStarted,
-    TokenLogprob,
 )
-from pipelines.text.prompt import CannotServe, fit_prompt
 from pipelines.text.scheduler import Turn, plan
 from pipelines.text.sequence import Sequence
 from pipelines.text.speculative import NOTHING, Draft, verify
@@ -71,9 +70,7 @@ class TextEngine:
         self._model = model
         self._tell = tell
         self._options = options or EngineOptions()
-        self.cache = KVCache(
-            self._options.max_rows, model.context_tokens, self._options.kv_dtype
-        )
+        self.cache = KVCache(self._options.max_rows, model.context_tokens, self._options.kv_dtype)
         self.drafter = drafter  # one that keeps keys of its own may keep them in `cache`
         self._prefixes = PrefixStore(self._options.prefix_bytes)
         self._width = AdaptiveWidth(self._options.widths)
@@ -175,14 +172,18 @@ class TextEngine:
         ]
         chunks = [(row, count) for row, count in zip(reading, turn.reads, strict=True) if count]
         reads += [
-            Read(row.slot, row.cached, row.ids[row.cached : row.cached + count], row.request.adapter)
+            Read(
+                row.slot, row.cached, row.ids[row.cached : row.cached + count], row.request.adapter
+            )
             for row, count in chunks
         ]
         hidden = self._model.read(reads, self.cache)
         parts = hidden.split([len(read.ids) for read in reads])
         accepted = self._write(writing, drafts, parts[: len(writing)])
         verified = time.perf_counter()
-        if self._options.is_adaptive and writing and not chunks:  # a forward that reads a prompt says nothing of a step's cost
+        if (
+            self._options.is_adaptive and writing and not chunks
+        ):  # a forward that reads a prompt says nothing of a step's cost
             is_plain = not any(draft.tokens for draft in drafts)
             self._width.observe(
                 0 if is_plain else width, accepted, drafted - started, verified - drafted
@@ -235,9 +236,7 @@ class TextEngine:
                 continue
             self._keep_prefix(row)
             request = row.request
-            self._tell(
-                TextStarted(request.id, row.prompt_tokens, row.reused, row.dropped_tokens)
-            )
+            self._tell(TextStarted(request.id, row.prompt_tokens, row.reused, row.dropped_tokens))
             self._verify(row, NOTHING, self._model.logits(hidden[-1:]))
 
     def _keep_prefix(self, row: Sequence) -> None:

@@ -6,14 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from pipelines.errors import LoadFailed
 from pipelines.text import packed_folder
 from pipelines.text.agreement import check_architecture
 from pipelines.text.gguf_llama import read_gguf
 from pipelines.text.model_facts import choose_dtype
-from pipelines.text.module_folder import BROKEN, find_class, first_line, load_weights
+from pipelines.text.module_folder import (
+    BROKEN,
+    find_class,
+    first_line,
+    load_weights,
+    read_tokenizer,
+)
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +49,7 @@ def keep_packed(path: Path, folder: Path, progress: Progress) -> Path | None:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as making:
         made = Path(making) / "model"
         made.mkdir()
-        AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name).save_pretrained(made)
+        read_tokenizer(path.parent, gguf_file=path.name).save_pretrained(made)
         packed_folder.write(made, config, tensors, source=path.name)
         made.rename(target)
     return target
@@ -64,14 +70,13 @@ def read_plainly(
     progress(f"Widening {path.name}: its layers are not Q4_1 of a Llama", None)
     try:
         config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
-        tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     except BROKEN as error:
         raise LoadFailed(
-            f"{path} is no GGUF file that transformers reads ({first_line(error)}): serve it with llama.cpp and "
-            "name that by --text-engine http, or give a folder with safetensors."
+            f"{path} is no GGUF file that transformers reads ({first_line(error)}): serve it with "
+            "llama.cpp and name that by --text-engine http, or give a folder with safetensors."
         ) from error
     module_class = find_class(path.stem, config)
     check_architecture(path.stem, config, module_class)
     wide = choose_dtype(dtype, device, torch.float16, path.stat().st_size)
     module = load_weights(module_class, path.parent, config, wide, device, gguf_file=path.name)
-    return module, tokenizer
+    return module, read_tokenizer(path.parent, gguf_file=path.name)

@@ -1,4 +1,4 @@
-"""A Llama out of a GGUF file with Q4_1 (or Q4_0) layers, without a rounding: 4-bit values as stored."""
+"""A Llama out of a GGUF file with Q4_1 or Q4_0 layers: 4-bit values as stored, none rounded."""
 
 from pathlib import Path
 from typing import Any

@@ -12,6 +12,8 @@ from pipelines.text.attention import Packed
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.layout import Layout, Piece
 from pipelines.text.packed import Int8Linear
+from pipelines.text.pictures import open_reader
+from pipelines.text.requests import Message
 from pipelines.text.sparse_attention import pack_indexers
 from pipelines.text.tokens import Tokens
 
@@ -48,6 +50,7 @@ class LanguageModel:
         self._decoder = model.get_decoder()
         self._head = model.get_output_embeddings()
         self._embedding = model.get_input_embeddings()
+        self._pictures = open_reader(model)
         self._arguments = pack_indexers(model)
         self._switch = switch or AdapterSwitch()
         self.device = self._embedding.weight.device
@@ -64,10 +67,29 @@ class LanguageModel:
         """Of a hidden state."""
         return int(self.config.hidden_size)
 
+    def encode(self, prompt: str | Sequence[Message]) -> list[int]:
+        """Token ids, and numbers below zero for the rows of pictures.
+
+        Raises `ValueError` for turns that the template does not take, and for pictures that the
+        model does not.
+        """
+        turns = () if isinstance(prompt, str) else prompt
+        pictures = [picture for message in turns for picture in message.pictures]
+        if not pictures:
+            return self.tokens.encode(prompt)
+        if self._pictures is None:
+            raise ValueError(f"{self.name} sees no pictures: send text alone")
+        return self._pictures.place(self.tokens.encode(prompt), pictures)
+
+    @torch.no_grad()
     def embed(self, ids: Tensor) -> Tensor:  # [tokens] -> [tokens, width]
         """What the first layer reads."""
-        embedded: Tensor = self._embedding(ids)
-        return embedded
+        embedded: Tensor = self._embedding(ids if self._pictures is None else ids.clamp(min=0))
+        if self._pictures is None or not bool((ids < 0).any()):
+            return embedded
+        places = (ids < 0).nonzero()[:, 0]
+        rows = self._pictures.rows(ids[places].tolist())
+        return embedded.index_copy(0, places, rows.to(embedded))
 
     @torch.no_grad()
     def read(self, reads: Sequence[Read], cache: KVCache) -> Tensor:
@@ -75,17 +97,25 @@ class LanguageModel:
         cache.reserve(max(read.start + len(read.ids) for read in reads))
         pieces = [Piece(read.slot, read.start, len(read.ids)) for read in reads]
         layout = Layout(pieces, self.device)
-        ids = torch.tensor([[token for read in reads for token in read.ids]], device=self.device)
         adapters = [read.adapter for read in reads]
         self._switch.masks = masks_of(adapters, [piece.count for piece in pieces], self.device)
         hidden: Tensor = self._decoder(
-            input_ids=ids,
+            **self._seen([token for read in reads for token in read.ids]),
             position_ids=layout.positions[None],
             use_cache=False,
             packed=Packed(layout, cache),
             **self._arguments,
         ).last_hidden_state
         return hidden[0]
+
+    def _seen(self, ids: list[int]) -> dict[str, Tensor]:
+        """What the decoder reads: tokens, or embedded ones where pictures stand among them."""
+        row = torch.tensor(ids, device=self.device)
+        if min(ids) >= 0:
+            return {"input_ids": row[None]}
+        if self._pictures is None:  # it drafts for one that sees
+            return {"input_ids": row.clamp(min=0)[None]}
+        return {"inputs_embeds": self.embed(row)[None]}
 
     @torch.no_grad()
     def logits(self, hidden: Tensor) -> Tensor:  # [rows, width] -> float32 [rows, vocabulary]

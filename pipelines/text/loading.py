@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from pipelines import hub
@@ -14,11 +14,11 @@ from pipelines.errors import LoadFailed, ModelNotFound
 from pipelines.text import embedded, packed_folder
 from pipelines.text.adapters import AdapterSwitch, attach, read_adapter
 from pipelines.text.agreement import check_agreement
-from pipelines.text.attention import NAME as ATTENTION
+from pipelines.text.attention import set_attention
 from pipelines.text.gguf_file import keep_packed, read_plainly
 from pipelines.text.language_model import LanguageModel
 from pipelines.text.model_facts import DTYPES, choose_dtype, context_tokens, end_ids
-from pipelines.text.module_folder import BROKEN, first_line, read_module
+from pipelines.text.module_folder import BROKEN, first_line, read_module, read_tokenizer
 from pipelines.text.packed import PackedLayer, can_pack
 from pipelines.text.tokens import Tokens
 
@@ -94,20 +94,6 @@ def _in_folder(path: Path) -> Path:
     return files[0]
 
 
-def read_tokenizer(path: Path) -> PreTrainedTokenizerBase:
-    """Raises `LoadFailed` where a folder has none."""
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            path, local_files_only=True, trust_remote_code=False
-        )
-    except (*BROKEN, AttributeError) as error:
-        raise LoadFailed(
-            f"The tokenizer in {path} cannot be read ({first_line(error)}): put tokenizer.json "
-            "and tokenizer_config.json of the same model there."
-        ) from error
-    return tokenizer
-
-
 def _from_gguf(
     path: Path, folder: Path, device: torch.device, dtype: str, progress: Progress
 ) -> LanguageModel:
@@ -136,7 +122,7 @@ def _from_packed(
             "anew."
         ) from error
     if not packs:
-        module.set_attn_implementation(ATTENTION)
+        set_attention(module)
         module = module.to(device)
     adapters = _add_expansion(module, switch) if name == embedded.NAME else ()
     tokenizer = read_tokenizer(path)

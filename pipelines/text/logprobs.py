@@ -23,10 +23,12 @@ def logprobs_of(
     found = logprobs(logits.cpu(), torch.tensor(chosen), top)
     rows = zip(chosen, found.chosen, found.ids, found.values, strict=True)
     return [
-        TokenLogprob(
-            **_named(token, value, tokens),
-            top=tuple(
-                TokenLogprob(**_named(int(other), float(likely), tokens))
+        _named(
+            token,
+            float(value),
+            tokens,
+            tuple(
+                _named(int(other), float(likely), tokens)
                 for other, likely in zip(ids, values, strict=True)
             ),
         )
@@ -34,6 +36,8 @@ def logprobs_of(
     ]
 
 
-def _named(token: int, logprob: float, tokens: Tokens) -> dict[str, object]:
+def _named(
+    token: int, logprob: float, tokens: Tokens, top: tuple[TokenLogprob, ...] = ()
+) -> TokenLogprob:
     raw = tokens.bytes_of(token)
-    return {"token": raw.decode("utf-8", "replace"), "logprob": float(logprob), "bytes": raw}
+    return TokenLogprob(raw.decode("utf-8", "replace"), logprob, raw, top)

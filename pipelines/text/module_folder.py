@@ -9,7 +9,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -20,7 +26,7 @@ from pipelines.errors import LoadFailed, OutOfMemory
 from pipelines.read_ahead import has_room, read_ahead
 from pipelines.specs import read_json
 from pipelines.text.agreement import check_architecture, not_served
-from pipelines.text.attention import NAME as ATTENTION
+from pipelines.text.attention import set_attention
 from pipelines.text.model_facts import choose_dtype
 
 BROKEN = (
@@ -94,7 +100,6 @@ def load_weights(
             folder,
             config=config,
             dtype=dtype,
-            attn_implementation=ATTENTION,
             local_files_only=True,
             output_loading_info=True,
             **placed,
@@ -102,6 +107,7 @@ def load_weights(
         ),
     )
     _check_keys(folder, config, info)
+    set_attention(module)
     return module.eval().requires_grad_(False)
 
 
@@ -150,6 +156,20 @@ def _weights_files(folder: Path) -> list[Path]:
             "weights as safetensors, or a GGUF file by its path."
         )
     return [file]
+
+
+def read_tokenizer(folder: Path, **more: Any) -> PreTrainedTokenizerBase:
+    """Raises `LoadFailed` where a folder has none."""
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, **more
+        )
+    except Exception as error:  # tokenizers raises no narrower one for a broken file
+        raise LoadFailed(
+            f"The tokenizer in {folder} cannot be read ({first_line(error)}): put tokenizer.json "
+            "and tokenizer_config.json of the same model there."
+        ) from error
+    return tokenizer
 
 
 def _tell(name: str, size: int, progress: Progress, done: int) -> None:

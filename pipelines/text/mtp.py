@@ -1,7 +1,7 @@
 """Drafts by the modules for multi-token prediction that a checkpoint brings along.
 
-DeepSeek-AI 2024, arXiv:2412.19437, section 2.2: module k reads the state that the one before it (the
-target, for the first) has at place i, beside the token at i + k, and foresees the token at
+DeepSeek-AI 2024, arXiv:2412.19437, section 2.2: module k reads the state that the one before it
+(the target, for the first) has at place i, beside the token at i + k, and foresees the token at
 i + k + 1. The modules are transformers' `MtpModel`; here they read packed rows, and their keys lie
 in the target's cache, in the layers behind the target's own.
 """
@@ -153,15 +153,13 @@ class MtpDrafter:
     ) -> tuple[Tensor, ...]:
         self._cache.reserve(max(piece.start + piece.count for piece in pieces))
         layout = Layout(pieces, self._model.device)
-        tokens = torch.tensor(
-            [[token for part in ids for token in part]], device=layout.slots.device
-        )
+        tokens = torch.tensor([token for part in ids for token in part], device=layout.slots.device)
         out: Tensor = self._mtp.forward_layer(
             number,
             torch.cat(states)[None],
             layout.positions[None] + number + 1,  # of the tokens; places are those of the states
             None,
-            input_ids=tokens,
+            inputs_embeds=self._model.embed(tokens)[None],
             packed=Packed(layout, self._cache),
         )
         return out[0].split([piece.count for piece in pieces])

@@ -86,16 +86,22 @@ def _stacked(parts: list[Factors | None], widths: list[int]) -> Factors:
 
 
 class Int8Linear(nn.Module):
-    """x W^T for bfloat16 `x`, with int8 weights and a scale for each output."""
+    """x W^T for bfloat16 `x`: int8 weights, with a scale for each output, for few rows.
 
-    def __init__(self, weight: Tensor) -> None:  # float32 [out, in]
+    `dense`, the same weights in bfloat16, serves many; without it int8 serves them, too.
+    """
+
+    def __init__(self, weight: Tensor, dense: Tensor | None = None) -> None:  # float32 [out, in]
         super().__init__()
         scale = (weight.abs().amax(dim=1) / 127).clamp(min=1e-12)
         self._int8 = (weight / scale[:, None]).round().to(torch.int8)
         self._scale = scale.bfloat16()
+        self._dense = dense
 
     def forward(self, x: Tensor) -> Tensor:  # bfloat16 [rows, in] -> [rows, out]
         """The product."""
+        if self._dense is not None and x.shape[0] >= BF16_FROM_ROWS:
+            return functional.linear(x, self._dense)
         return torch._weight_int8pack_mm(x, self._int8, self._scale)
 
 

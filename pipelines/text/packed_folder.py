@@ -1,4 +1,4 @@
-"""A Llama with Q4_1 weights as a folder of our own: written once from a GGUF file, read in a second.
+"""A Llama with Q4_1 weights as a folder of our own: written once from GGUF, read in a second.
 
 transformers takes 20 s for the same file: it parses it three times and builds the tensor names'
 map anew for each. Here the 4-bit values are kept as they are, two in a byte, and are laid out for
@@ -41,7 +41,9 @@ def write(folder: Path, config: Any, tensors: dict[str, Tensor | Q41], source: s
     save_file(kept, folder / WEIGHTS, metadata={"source": source, "format": "pt"})
 
 
-def read(folder: Path, dtype: torch.dtype, switch: AdapterSwitch, *, packs: bool) -> PreTrainedModel:
+def read(
+    folder: Path, dtype: torch.dtype, switch: AdapterSwitch, *, packs: bool
+) -> PreTrainedModel:
     """The model with packed layers, or (`packs` false) transformers' own in `dtype`."""
     config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
@@ -73,12 +75,13 @@ def _packed(
             switch=switch,
         )
     embedding = embedding_of(tensors)
-    inner.embed_tokens = nn.Embedding.from_pretrained(embedding.bfloat16())
+    dense = embedding.bfloat16()
+    inner.embed_tokens = nn.Embedding.from_pretrained(dense)
     inner.norm.weight = _frozen(tensors["model.norm.weight"].bfloat16())
     inner.rotary_emb = PackedRotary(
         type(inner.rotary_emb)(config), config.max_position_embeddings, config.hidden_size
     )
-    model.lm_head = Int8Linear(embedding)
+    model.lm_head = Int8Linear(embedding, dense)
     return model.eval()
 
 

@@ -31,7 +31,7 @@ class PrefixStore:
         self._bytes = 0
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Held now."""
         return self._bytes
 

@@ -60,7 +60,9 @@ _OVERFLOW = {"code": "context_length_exceeded", "param": "input"}
 def _check(request: TextRequest, model: "LanguageModel") -> None:
     if request.adapter is not None and request.adapter not in model.adapters:
         raise CannotServe(
-            f"{model.name} has no adapter {request.adapter!r}.", code="unknown_adapter", param="model"
+            f"{model.name} has no adapter {request.adapter!r}.",
+            code="unknown_adapter",
+            param="model",
         )
     if not isinstance(request.prompt, str) and not model.tokens.chats:
         raise CannotServe(
@@ -72,7 +74,7 @@ def _check(request: TextRequest, model: "LanguageModel") -> None:
 
 def _encode(prompt: str | Sequence[Message], model: "LanguageModel") -> list[int]:
     try:
-        ids = model.tokens.encode(prompt)
+        ids = model.encode(prompt)
     except ValueError as error:
         raise CannotServe(f"input: {error}.", code="invalid_value", param="input") from error
     if not ids:

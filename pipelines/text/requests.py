@@ -21,6 +21,7 @@ class Message:
 
     role: Role
     text: str
+    pictures: tuple[bytes, ...] = ()  # encoded files, seen before the text
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipelines.errors import NotFinite
+from pipelines.text.noise import Ids, exponentials
 from pipelines.text.requests import Sampling
 
-Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Times = tuple[Ids, NDArray[np.float32]]  # tokens, and how often each was written: two times [m]
+
 
 class Seen:
     """The tokens of one request: which its prompt has, and how often each was written."""
@@ -32,22 +34,20 @@ class Seen:
         """A token was written."""
         self._times[token] = self._times.get(token, 0) + 1
 
-    def times(self) -> tuple[Ids, NDArray[np.float32]]:
-        """All tokens of prompt and output, and how often each was written: two times [m]."""
-        count = len(self._times)
-        return (
-            np.fromiter(self._times, np.int64, count),
-            np.fromiter(self._times.values(), np.float32, count),
+    def times(self) -> Times:
+        """Of all tokens of prompt and output."""
+        return _arrays(self._times)
+
+    def times_of(self, drafted: Sequence[int]) -> Times:
+        """Of the drafted tokens alone, as if they were written, too."""
+        return _arrays(
+            {token: self._times.get(token, 0) + drafted.count(token) for token in drafted}
         )
 
-    def times_of(self, drafted: Sequence[int]) -> tuple[Ids, NDArray[np.float32]]:
-        """The drafted tokens alone, counted as if they were written, too."""
-        times = {token: self._times.get(token, 0) + drafted.count(token) for token in drafted}
-        count = len(times)
-        return (
-            np.fromiter(times, np.int64, count),
-            np.fromiter(times.values(), np.float32, count),
-        )
+
+def _arrays(times: dict[int, int]) -> Times:
+    size = len(times)
+    return np.fromiter(times, np.int64, size), np.fromiter(times.values(), np.float32, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,19 @@ class Kept:
         is_kept = place < self.ids.size and self.ids[place] == token
         return float(self.probs[place]) if is_kept else 0.0
 
-    def draw(self, u: float) -> int:
-        """The token at `u`, in [0, 1), of the cumulative distribution in vocabulary order.
+    def draw(self, seed: int, position: int, purpose: int) -> int:
+        """The token whose exponential number is smallest by its probability: Gumbel's trick.
 
-        Never one of probability 0: the first sum above u is taken, and there the sum grows.
+        Draws of two distributions with the same noise are the same token as often as draws that
+        know nothing of each other can be (Daliri et al. 2024, arXiv:2408.07978), so a draft that
+        resembles the target draws what the target will. Never a token of probability 0.
         """
-        sums = _cumulated(self.probs)
-        place = int(sums.searchsorted(u * sums[-1], side="right"))
-        return place if self.ids is None else int(self.ids[place])
+        if self.probs.size == 1:
+            return 0 if self.ids is None else int(self.ids[0])
+        ids = np.arange(self.probs.size) if self.ids is None else self.ids
+        with np.errstate(divide="ignore"):
+            waits = exponentials(seed, position, purpose, ids) / self.probs
+        return int(ids[waits.argmin()])
 
 
 def certain(token: int) -> Kept:
@@ -111,9 +116,7 @@ def _has_penalty(sampling: Sampling) -> bool:
     return is_repetition or sampling.frequency_penalty != 0 or sampling.presence_penalty != 0
 
 
-def _among(
-    columns: Ids | None, ids: Ids, times: NDArray[np.float32]
-) -> tuple[Ids, NDArray[np.float32]]:
+def _among(columns: Ids | None, ids: Ids, times: NDArray[np.float32]) -> Times:
     """Places and times of the tokens that a reduced vocabulary has."""
     if columns is None:
         return ids, times
@@ -197,13 +200,6 @@ def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
         left = kept(row, sampling)
         out[slice(None) if left.ids is None else left.ids] = left.probs
     return torch.from_numpy(probs)
-
-
-def draw(probs: Tensor, uniforms: Sequence[float]) -> Tensor:
-    """One token a row, as `Kept.draw`: int64 [n]."""
-    # probs: [n, vocab] on the CPU, each row with sum 1
-    rows = zip(probs.double().numpy(), uniforms, strict=True)
-    return torch.tensor([Kept(None, row).draw(u) for row, u in rows], dtype=torch.int64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,10 @@ class Sequence:
     logprobs: list[TokenLogprob] = field(default_factory=list)  # not told yet
 
     def __post_init__(self) -> None:
-        self.seen = Seen(self.ids)
-        self.ngrams = NgramIndex(self.ids)
-        self.detokeniser = Detokeniser(self.ids)
+        text = [token for token in self.ids if token >= 0]  # rows of pictures are no tokens
+        self.seen = Seen(text)
+        self.ngrams = NgramIndex(text)
+        self.detokeniser = Detokeniser(text)
         self.stops = StopGuard(self.request.stop)
 
     @property

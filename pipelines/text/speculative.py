@@ -1,10 +1,10 @@
 """Which drafted tokens stand, and the token that the target model writes behind them.
 
-    rule                  a drafted x is accepted when             where not        exact
-    greedy                x is the likeliest                       the likeliest    for temperature 0
-    residual              u < p(x) / q(x)                          max(0, p - q)    yes
-    typical-acceptance    a draw from p is x                       that draw        yes
-    logit-comparison      log q(x) <= log p(x) + 1e-5              a draw from p    no
+    rule                  accepts a drafted x when     writes else      exact
+    greedy                x is the likeliest           the likeliest    for temperature 0
+    residual              u < p(x) / q(x)              max(0, p - q)    yes
+    typical-acceptance    a draw from p is x           that draw        yes
+    logit-comparison      log q(x) <= log p(x) + eps   a draw from p    no
 
 p is the target's distribution after penalties, temperature and filters, q is what the draft was
 drawn from. `residual` is speculative sampling (Leviathan et al. 2023, arXiv:2211.17192; Chen et al.
@@ -16,17 +16,16 @@ log-probabilities here, so that both models have one scale.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pipelines.text.noise import ACCEPTANCE, DRAFT, RESIDUAL, TARGET, uniform
-from pipelines.text.requests import Sampling
+from pipelines.text.requests import Rule, Sampling
 from pipelines.text.sampling import Ids, Kept, Seen, certain, kept, penalised
 
-Rule = Literal["greedy", "residual", "typical-acceptance", "logit-comparison"]
 RULES: tuple[str, ...] = get_args(Rule)
 
 _LOGIT_SLACK = math.exp(1e-5)
@@ -101,7 +100,7 @@ def judge(
         if tokens[-1] != drafted:
             return Verdict(i, tuple(tokens))
     end = len(draft.tokens)
-    tokens.append(target(end).draw(uniform(seed, position + end, TARGET)))
+    tokens.append(target(end).draw(seed, position + end, TARGET))
     return Verdict(end, tuple(tokens))
 
 
@@ -110,10 +109,10 @@ def _token_at(rule: Rule, p: Kept, q: Kept, drafted: int, seed: int, position: i
     if rule == "residual":
         if _is_accepted(p.of(drafted), q.of(drafted), uniform(seed, position, ACCEPTANCE)):
             return drafted
-        return residual(p, q).draw(uniform(seed, position, RESIDUAL))
+        return residual(p, q).draw(seed, position, RESIDUAL)
     if rule == "logit-comparison" and q.of(drafted) <= p.of(drafted) * _LOGIT_SLACK:
         return drafted
-    return p.draw(uniform(seed, position, TARGET))
+    return p.draw(seed, position, TARGET)
 
 
 def _is_accepted(p: float, q: float, u: float) -> bool:
@@ -159,6 +158,15 @@ def draft_distribution(
     return Kept(columns if q.ids is None else columns[q.ids], q.probs)
 
 
-def draft_token(q: Kept, seed: int, position: int) -> int:
-    """The draft's draw for one place of the output."""
-    return q.draw(uniform(seed, position, DRAFT))
+def draft_token(q: Kept, rule: Rule, seed: int, position: int) -> int:
+    """The draft's token for one place of the output, as the rule can use it best.
+
+    `greedy` compares with the likeliest. `typical-acceptance` compares with a draw: the same number
+    on both sides makes it the same token as often as can be, and the text hangs on the target's
+    draw alone. The others need a draw of its own.
+    """
+    if rule == "greedy":
+        likeliest = int(q.probs.argmax())
+        return likeliest if q.ids is None else int(q.ids[likeliest])
+    purpose = TARGET if rule == "typical-acceptance" else DRAFT
+    return q.draw(seed, position, purpose)

@@ -36,7 +36,7 @@ class Tokens:
         """
         if isinstance(prompt, str):
             return list(self._tokenizer(prompt)["input_ids"])
-        turns = [{"role": message.role, "content": message.text} for message in prompt]
+        turns = [{"role": message.role, "content": _content(message)} for message in prompt]
         # jinja's own errors are those of the template's author: a role or an order it refuses.
         from jinja2 import TemplateError
 
@@ -61,15 +61,21 @@ class Tokens:
 
     def _read_bytes(self, token: int) -> bytes:
         piece = self._tokenizer.convert_ids_to_tokens(token)
-        if piece is not None and all(letter in _BYTE_OF for letter in piece):
-            if self._is_byte_level:
-                return bytes(_BYTE_OF[letter] for letter in piece)
+        if self._is_byte_level and piece is not None and set(piece) <= _BYTE_OF.keys():
+            return bytes(_BYTE_OF[letter] for letter in piece)
         return self._tokenizer.decode([token]).encode()
 
     @property
     def _is_byte_level(self) -> bool:
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         return "ByteLevel" in type(getattr(backend, "decoder", None)).__name__
+
+
+def _content(message: Message) -> str | list[dict[str, str]]:
+    """A text alone as templates of old take it; beside pictures, in parts."""
+    if not message.pictures:
+        return message.text
+    return [{"type": "image"}] * len(message.pictures) + [{"type": "text", "text": message.text}]
 
 
 def _byte_letters() -> dict[str, int]:

@@ -18,7 +18,7 @@ from statistics import fmean, median
 
 SHARE = 0.02  # of plain decoding's time that may be lost; the bar is 3 %, the rest is for jitter
 HYSTERESIS = 1.02  # another width must be that much better; none need only be better
-RESERVE = 8  # steps without any accepted token that past gains may pay for
+RESERVE = 3.0  # plain steps that a trial's gains may pay for once it loses
 MAX_DOUBLINGS = 3
 MEMORY = 0.93  # of acceptance, a step: 14 steps
 PRIOR = 0.5  # acceptance of the first position, as strong as one observation
@@ -81,6 +81,7 @@ class _BatchSize:
         self._widths = widths
         self._acceptance = _Acceptance(widths[-1])
         self._account = 0.0
+        self._at_start = 0.0  # in the account when the trial began
         self._width = 0
         self._has_won = False
         self._steps = 0
@@ -99,15 +100,20 @@ class _BatchSize:
         if self._account >= self._toll():
             self._width = self._opening()
             self._has_won = False
+            self._at_start = self._account
             self._acceptance = _Acceptance(self._widths[-1])
 
     def _go_on(self) -> None:
         if not self._acceptance.has_tried:  # the draft had nothing to propose so far
             return
-        affordable = [w for w in self._widths if self._loss(w) <= self._account or w == 0]
-        best = max(affordable, key=self._worth)
+        # A few refusals say little: what has gained so far goes on until it has lost that again.
+        may_rest = self._account <= self._at_start
+        choices = [w for w in self._widths[1:] if self._loss(w) <= self._account]
+        if may_rest or not choices:
+            choices.append(0)
+        best = max(choices, key=self._worth)
         is_better = self._worth(best) > HYSTERESIS * self._worth(self._width)
-        if is_better or best == 0 or self._width not in affordable:
+        if is_better or best == 0 or self._width not in choices:
             self._width = best
         if self._width == 0:
             self.failures = 0 if self._has_won else min(self.failures + 1, MAX_DOUBLINGS)
@@ -116,6 +122,8 @@ class _BatchSize:
     def observe(self, width: int, accepted: Sequence[int], draft_s: float, verify_s: float) -> None:
         self._steps += 1
         self.costs.add(width, draft_s, verify_s)
+        if len(self._widths) == 1:
+            return
         if width:
             self._acceptance.observe(width, accepted)
         # Not this step's own time: a stall of the machine is not the draft's fault.
@@ -124,7 +132,7 @@ class _BatchSize:
 
     def _book(self, gain: float, is_plain: bool) -> None:
         """Plain steps save up for the next trial, drafting also for its own worse times."""
-        limit = self._toll() + (0 if is_plain else RESERVE * self._loss(self._opening()))
+        limit = self._toll() + (0 if is_plain else RESERVE)
         self._account = min(self._account + gain, max(limit, self._account))
         self._has_won |= not is_plain and self._account >= limit
 
@@ -165,6 +173,8 @@ class _Costs:
         if width == 0:
             self._plain_s.append(verify_s)
             return
+        if not self._plain_s:
+            raise ValueError("Measure a plain step first: costs are counted in plain steps.")
         for samples, seconds in ((self._draft, draft_s), (self._verify, verify_s)):
             samples.setdefault(width, deque(maxlen=SAMPLES)).append(seconds / self.plain_s)
 
@@ -192,7 +202,9 @@ class _Costs:
         if self.is_known(width):
             return self.of(width)
         verify = max((median(self._verify[w]) for w in self._verify if w < width), default=1.0)
-        nearest = min((w for w in self._draft if w != width), key=lambda w: abs(w - width), default=0)
+        nearest = min(
+            (w for w in self._draft if w != width), key=lambda w: abs(w - width), default=0
+        )
         draft = median(self._draft[nearest]) * min(1.0, width / nearest) if nearest else 0.0
         return draft + max(1.0, verify)
 

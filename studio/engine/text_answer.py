@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from pipelines.text.requests import Finish, TextDelta, TextDone, TextRequest, TextStarted, TextUsage
+from pipelines.text.stops import Logprobs, StopGuard
 from studio.engine.text_chunks import Json, read_chunk
 from studio.engine.text_dialects import Dialect
 from studio.engine.text_protocol import Piece
 from studio.engine.text_refusals import Site, failure_in_stream
-from pipelines.text.stops import Logprobs, StopGuard
 from studio.errors import BadRequest, StudioError, Unavailable
 
 _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length"}

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 def _open_engine(config: TextWorkerConfig, tell: Tell) -> "TextEngine":
     import torch
-    from pipelines.text.loading import load_text_model
 
     from pipelines.text.drafting import open_drafter
     from pipelines.text.engine import EngineOptions, TextEngine
+    from pipelines.text.loading import load_text_model
 
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
 

@@ -1,7 +1,7 @@
 """The text engine in a child process: streams, cancels, kills; with a worker that has no model."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -16,16 +16,22 @@ from studio.errors import BadRequest, Unavailable
 TIMEOUT_S = 30
 
 
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not is_true():  # noqa: ASYNC110 (another process is waited for)
+            await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def started(model: str = "tiny", state: EngineState = "ready") -> AsyncIterator[LocalTextEngine]:
+async def started(
+    model: str = "tiny", state: EngineState = "ready"
+) -> AsyncIterator[LocalTextEngine]:
     """An engine that has come to `state`."""
     config = TextWorkerConfig(model, Path("."))
     engine = LocalTextEngine(config, command=("-m", "tests.studio.fake_text_worker"))
     engine.start()
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            while engine.status.state != state:
-                await asyncio.sleep(0.01)
+        await until(lambda: engine.status.state == state)
         yield engine
     finally:
         engine.close()
@@ -89,9 +95,7 @@ def test_kill_9_in_mid_text_is_told_and_the_worker_comes_back() -> None:
             with pytest.raises(Unavailable, match="SIGKILL") as caught:
                 await text(engine, ask("die"))
             assert caught.value.code == "worker_lost"
-            async with asyncio.timeout(TIMEOUT_S):
-                while engine.status.state != "ready":
-                    await asyncio.sleep(0.01)
+            await until(lambda: engine.status.state == "ready")
             assert await text(engine, ask("a", "b")) == "one two"
 
     asyncio.run(check())
@@ -100,9 +104,7 @@ def test_kill_9_in_mid_text_is_told_and_the_worker_comes_back() -> None:
 def test_before_the_model_is_there_the_cause_is_named() -> None:
     async def check() -> None:
         async with started("slow", "loading") as engine:
-            async with asyncio.timeout(TIMEOUT_S):
-                while not engine.status.detail.startswith("fetching"):
-                    await asyncio.sleep(0.01)
+            await until(lambda: engine.status.detail.startswith("fetching"))
             with pytest.raises(Unavailable, match="coming: fetching the text model"):
                 await text(engine, ask("a"))
         async with started("broken", "failed") as engine:

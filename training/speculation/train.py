@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PreTrainedConfig
 
 from pipelines.text.adapters import AdapterSwitch
 from pipelines.text.draft_head import DraftHead, HeadShape, load_head, save_head
@@ -139,7 +140,7 @@ def main() -> None:
     train(head, embedding, texts, held, options)
 
 
-def fresh_head(config: object, texts: Sequence[Text]) -> DraftHead:
+def fresh_head(config: PreTrainedConfig, texts: Sequence[Text]) -> DraftHead:
     """An untrained head for a target, over the tokens that its texts have most."""
     shape = HeadShape(
         width=config.hidden_size,

@@ -54,7 +54,9 @@ def requests_of(kind: str, count: int, seed: int) -> Iterator[TextRequest]:
         )
 
 
-def _asked(kind: str, pair: Pair, draw: Random) -> tuple[str | tuple[Message, ...], str | None, float]:
+def _asked(
+    kind: str, pair: Pair, draw: Random
+) -> tuple[str | tuple[Message, ...], str | None, float]:
     if kind == "expansions":
         return pair.prefix, "expansion", template.TEMPERATURE
     if kind == "edits":

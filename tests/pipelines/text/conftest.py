@@ -1,4 +1,4 @@
-"""The embedded text model, fetched and converted once a run."""
+"""The embedded text model, loaded once a run."""
 
 from pathlib import Path
 
@@ -7,14 +7,6 @@ import pytest
 from pipelines.text import embedded
 from pipelines.text.language_model import LanguageModel
 from pipelines.text.loading import load_text_model
-
-
-@pytest.fixture(scope="session")
-def smollm2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the embedded model lies."""
-    folder = tmp_path_factory.mktemp("text")
-    embedded.prepare(folder, lambda detail: None)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def test_pieces_of_three_sequences_equal_whole_ones(
             torch.cat([s[t][at[i] : at[i] + counts[i]] for i, s in enumerate(sequences)])
             for t in range(3)
         ]
-        out = attend(*parts, 0, Packed(Layout(pieces, CPU), cache), **rules)  # type: ignore[arg-type]
+        out = attend(*parts, 0, Packed(Layout(pieces, CPU), cache), **rules)  # type: ignore
         for i, part in enumerate(out.split(list(counts))):
             got[i] = torch.cat([got[i], part])
             at[i] += counts[i]

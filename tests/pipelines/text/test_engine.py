@@ -46,7 +46,9 @@ class Parrot:
 
     def _next(self, row: Sequence, width: int) -> list[int]:
         at = len(row.ids) - self._prompt_tokens
-        wrong = [(token + 1) % VOCABULARY if i % 3 == 2 else token for i, token in enumerate(self._ids)]
+        wrong = [
+            (token + 1) % VOCABULARY if i % 3 == 2 else token for i, token in enumerate(self._ids)
+        ]
         return wrong[at : at + width]
 
     def read(self, row: Sequence, start: int, hidden: Tensor) -> None:
@@ -250,9 +252,7 @@ def test_an_unknown_adapter_is_refused(model: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
-def test_shorter_numbers_in_the_cache_cost_little(
-    model: LanguageModel, dtype: torch.dtype
-) -> None:
+def test_shorter_numbers_in_the_cache_cost_little(model: LanguageModel, dtype: torch.dtype) -> None:
     """How far the logits move, against those of a full cache: the loss that docs/text.md tells."""
     request = ask(prompt="3 1 4 1 5 9 " * 10, top_logprobs=0, max_tokens=1, sampling=GREEDY)
     full = serve(model, [request]).logprobs()[0].logprob

@@ -12,13 +12,13 @@ from transformers.modeling_layers import MtpModel
 from pipelines.errors import LoadFailed
 from pipelines.text.engine import EngineOptions
 from pipelines.text.language_model import LanguageModel
-from pipelines.text.loading import load_text_model
 from pipelines.text.mtp import MtpDrafter, read_mtp
 from pipelines.text.requests import Sampling, TextRequest
 from tests.pipelines.text.serving import open_engine, run
 from tests.pipelines.text.tiny_models import (
     Stock,
     language_model,
+    load,
     make_module,
     random_ids,
     save,
@@ -42,7 +42,7 @@ class Recorder(MtpDrafter):
 
     def __init__(self, *args) -> None:
         super().__init__(*args)
-        self.drafts = []
+        self.drafts: list[tuple[list[int], tuple[int, ...]]] = []
 
     def propose(self, rows, width):
         drafts = super().propose(rows, width)
@@ -164,19 +164,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "tiny"
 
 
-def load(folder) -> LanguageModel:
-    return load_text_model(
-        str(folder),
-        folder=folder.parent,
-        device="cpu",
-        dtype="auto",
-        token=None,
-        progress=lambda words, share: None,
-    )
-
-
-def test_modules_of_a_folder(folder):
-    model = load(folder)
+def test_modules_of_a_folder(folder, tmp_path):
+    model = load(folder, tmp_path)
     mtp = read_mtp(model)
     weights = load_file(folder / "model.safetensors")
     torch.testing.assert_close(
@@ -191,7 +180,7 @@ def test_a_folder_without_modules(folder, tmp_path):
     weights = load_file(folder / "model.safetensors")
     del weights["model.layers.3.eh_proj.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(LoadFailed, match="eh_proj.*--speculation"):
-        read_mtp(load(folder))
+    with pytest.raises(LoadFailed, match=r"eh_proj.*--speculation"):
+        read_mtp(load(folder, tmp_path))
     with pytest.raises(LoadFailed, match="no modules"):
         read_mtp(language_model(make_module("llama")))

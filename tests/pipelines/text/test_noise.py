@@ -2,15 +2,24 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from pipelines.text import noise
-from pipelines.text.noise import ACCEPTANCE, DRAFT, RESIDUAL, TARGET, uniform
+from pipelines.text.noise import ACCEPTANCE, DRAFT, RESIDUAL, TARGET, exponentials, uniform
 from tests.pipelines.text.chi_squared import FITS, p_value
 
 COUNT = 20_000
-PINNED = [0.28176129772258496, 0.6524484863740322, 0.8628561488610587, 0.3411743639793051, 0.3227335599937018]
+PINNED = [
+    0.28176129772258496,
+    0.6524484863740322,
+    0.8628561488610587,
+    0.3411743639793051,
+    0.3227335599937018,
+]
+PINNED_TOKENS = [0.771194318272424, 1.024426729646285, 5.575331584593205]
 Hash = Callable[..., float]
 
 
@@ -78,6 +87,37 @@ def test_purposes_are_independent(other):
     assert even_pairs((uniform(i, 2), uniform(i, 2, other)) for i in range(COUNT)) > FITS
     assert even_pairs((uniform(9, i), uniform(9, i, other)) for i in range(COUNT)) > FITS
     assert even_pairs((uniform(9, i + 1), uniform(9, i, other)) for i in range(COUNT)) > FITS
+
+
+def uniforms(seed: int, position: int, purpose: int = TARGET) -> np.ndarray:
+    """Of the first COUNT tokens: exp(-x) of an exponential x is uniform."""
+    return np.exp(-exponentials(seed, position, purpose, np.arange(COUNT)))
+
+
+def test_the_numbers_of_tokens_are_exponential_and_independent():
+    here = uniforms(3, 5)
+    assert even(here) > FITS
+    assert even_pairs(pairwise(here)) > FITS
+    for other in (uniforms(4, 5), uniforms(3, 6), uniforms(3, 5, DRAFT)):
+        assert even_pairs(zip(here, other, strict=True)) > FITS
+
+
+def test_one_token_is_even_over_seeds_and_positions():
+    token = np.array([17])
+    assert even(np.exp(-exponentials(i, 5, TARGET, token)[0]) for i in range(COUNT // 4)) > FITS
+    assert even(np.exp(-exponentials(3, i, TARGET, token)[0]) for i in range(COUNT // 4)) > FITS
+
+
+def test_the_number_of_a_token_hangs_on_its_id_alone():
+    ids = np.array([3, 17, 49_151])
+    everyone = exponentials(9, 1, DRAFT, np.arange(49_152))
+    assert np.array_equal(exponentials(9, 1, DRAFT, ids), everyone[ids])
+    assert everyone.min() > 0 and np.isfinite(everyone).all()
+
+
+def test_the_numbers_of_tokens_are_pinned():
+    numbers = exponentials(42, 7, TARGET, np.array([0, 1, 49_151]))
+    assert np.allclose(numbers, PINNED_TOKENS, rtol=1e-12)
 
 
 def test_a_hash_that_only_steps_fails():

@@ -15,12 +15,11 @@ from transformers import (
 )
 
 from pipelines.errors import NotFinite
-from pipelines.text.noise import uniform
+from pipelines.text.noise import DRAFT, TARGET
 from pipelines.text.requests import Sampling
-from pipelines.text.sampling import Kept, Seen, distribution, draw, kept, logprobs, penalised
+from pipelines.text.sampling import Kept, Seen, distribution, kept, logprobs, penalised
 from tests.pipelines.text.chi_squared import FITS, p_value
 
-LAST = 1 - 2**-53  # the highest that the noise gives
 SETTINGS = [
     Sampling(),
     Sampling(temperature=0.7),
@@ -191,31 +190,39 @@ def test_a_reduced_vocabulary_is_penalised_by_the_tokens_it_has():
 
 
 def test_draws_follow_the_distribution():
-    probs = distribution(logits_of(6, rows=1, vocab=12), Sampling(temperature=2, top_k=9))
-    count = 20_000
-    tokens = draw(probs.expand(count, -1), [uniform(1, i) for i in range(count)])
-    counts = torch.bincount(tokens, minlength=12)
-    assert p_value(counts.tolist(), probs[0].tolist()) > FITS
-    assert p_value(counts.tolist(), [1 / 12] * 12) < FITS
+    probs = distribution(logits_of(6, rows=1, vocab=12), Sampling(temperature=2, top_k=9))[0]
+    left = Kept(None, probs.numpy())
+    tokens = torch.tensor([left.draw(1, position, TARGET) for position in range(20_000)])
+    counts = torch.bincount(tokens, minlength=12).tolist()
+    assert p_value(counts, probs.tolist()) > FITS
+    assert p_value(counts, [1 / 12] * 12) < FITS
 
 
-@pytest.mark.parametrize("vocab", [5, 4000])  # both ways to sum
-def test_no_draw_gives_a_token_of_probability_0(vocab):
-    probs = torch.zeros(3, vocab, dtype=torch.float64)
-    probs[0, 2] = 1.0
-    probs[1, 1:4] = torch.tensor([0.1, 0.0, 0.9])
-    probs[2, 1:3] = torch.tensor([1 / 3, 2 / 3])
-    assert draw(probs, [0.0] * 3).tolist() == [2, 1, 1]
-    assert draw(probs, [LAST] * 3).tolist() == [2, 3, 2]
-    assert draw(probs[1:2], [0.1 + 1e-12]).tolist() == [3]
+def test_no_draw_gives_a_token_of_probability_0():
+    probs = np.array([0.0, 1e-3, 0.0, 0.999, 0.0])
+    assert {Kept(None, probs).draw(seed, 0, TARGET) for seed in range(5000)} == {1, 3}
+    assert {Kept(None, np.eye(5)[4]).draw(seed, 0, TARGET) for seed in range(50)} == {4}
+    assert Kept(np.array([7]), np.ones(1)).draw(1, 0, TARGET) == 7
+    assert Kept(None, np.ones(1)).draw(1, 0, TARGET) == 0
 
 
-@pytest.mark.parametrize("u", [0.0, 0.3, 0.5, LAST])
-def test_kept_tokens_alone_draw_as_the_whole_vocabulary_does(u):
-    for seed in range(5):
-        logits, sampling = logits_of(seed, rows=1), Sampling(top_p=0.8)
-        left = kept(logits[0].numpy(), sampling)
-        assert left.draw(u) == int(draw(distribution(logits, sampling), [u]))
+def test_kept_tokens_alone_draw_as_the_whole_vocabulary_does():
+    logits, sampling = logits_of(0, rows=1), Sampling(top_p=0.8)
+    left = kept(logits[0].numpy(), sampling)
+    whole = Kept(None, distribution(logits, sampling)[0].numpy())
+    for seed in range(200):
+        assert left.draw(seed, 3, TARGET) == whole.draw(seed, 3, TARGET)
+
+
+def test_distributions_that_agree_nearly_everywhere_draw_the_same_nearly_always():
+    """Wherever in the vocabulary they differ; a draw from the sums would shift all behind it."""
+    p = np.full(100, 0.01)
+    q = p + np.eye(100)[0] * 0.02
+    q /= q.sum()
+    draws = [(Kept(None, p), Kept(None, q), seed) for seed in range(2000)]
+    same = sum(a.draw(seed, 0, TARGET) == b.draw(seed, 0, TARGET) for a, b, seed in draws)
+    apart = sum(a.draw(seed, 0, TARGET) == b.draw(seed, 0, DRAFT) for a, b, seed in draws)
+    assert same > 0.96 * 2000 and apart < 0.03 * 2000
 
 
 def test_the_probability_of_a_token_is_its_own_or_0():

@@ -18,9 +18,7 @@ from pipelines.text.scheduler import Turn, plan
         ("per_replica", 99, (90,), Turn(True, (1,))),  # and leave at least one token
     ],
 )
-def test_policies(
-    priority: Priority, writing: int, unread: tuple[int, ...], turn: Turn
-) -> None:
+def test_policies(priority: Priority, writing: int, unread: tuple[int, ...], turn: Turn) -> None:
     assert plan(priority, writing, unread, 60) == turn
 
 

@@ -46,9 +46,7 @@ def flow(tokens: Tokens, before: str, text: str, size: int) -> list[str]:
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_pieces_are_whole_characters_and_lose_nothing(
-    tokens: Tokens, text: str, size: int
-) -> None:
+def test_pieces_are_whole_characters_and_lose_nothing(tokens: Tokens, text: str, size: int) -> None:
     pieces = flow(tokens, "before: é", text, size)
     assert "".join(pieces) == text
     assert all("�" not in piece for piece in pieces)

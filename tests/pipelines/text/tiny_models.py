@@ -15,6 +15,8 @@ from transformers import (
     DeepseekV3Config,
     DeepseekV32Config,
     GptOssConfig,
+    Kimi_K25Config,
+    Kimi_K25ForConditionalGeneration,
     LlamaConfig,
     MistralConfig,
     Olmo3Config,
@@ -26,14 +28,21 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
+from pipelines.text.attention import set_attention
 from pipelines.text.language_model import LanguageModel
+from pipelines.text.loading import load_text_model
 from pipelines.text.tokens import Tokens
 
 VOCABULARY = 96
 CONTEXT = 128
 WINDOW = 8  # shorter than any prompt of the tests
 TOP_K = 8
-CHAT = "{% for m in messages %}{{ m.content }} {% endfor %}"
+PICTURE = 90  # the token that marks one
+CHAT = (
+    "{% for m in messages %}{% if m.content is string %}{{ m.content }} {% else %}"
+    "{% for part in m.content %}{{ '90' if part.type == 'image' else part.text }} {% endfor %}"
+    "{% endif %}{% endfor %}"
+)
 
 _SIZES = {
     "vocab_size": VOCABULARY,
@@ -92,20 +101,50 @@ def make_module(name: str, seed: int = 0, **changes: Any) -> PreTrainedModel:
     for field, value in changes.items():
         setattr(config, field, value)
     torch.manual_seed(seed)
-    config._attn_implementation = "studio"
     module = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)](config).eval().requires_grad_(False)
+    set_attention(module)
     for parameter in module.parameters():  # norms and biases, too: all must be looked at
         parameter.add_(0.1 * torch.randn(parameter.shape))
     module.generation_config.eos_token_id = None
     return module
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_kimi() -> PreTrainedModel:
+    """Kimi K2.5: a DeepSeek-V3 that sees pictures in patches of 4 pixels."""
+    config = Kimi_K25Config(
+        text_config=CONFIGS["deepseek-v3"]().to_dict(),
+        vision_config={
+            "patch_size": 4,
+            "pos_emb_height": 8,
+            "pos_emb_width": 8,
+            "num_attention_heads": 2,
+            "num_hidden_layers": 2,
+            "hidden_size": 16,
+            "intermediate_size": 24,
+        },
+        projection_hidden_size=16,
+        image_token_id=PICTURE,
+        video_token_id=91,
+        tie_word_embeddings=False,
+    )
+    torch.manual_seed(0)
+    module = Kimi_K25ForConditionalGeneration(config).eval().requires_grad_(False)
+    for parameter in module.parameters():
+        parameter.add_(0.1 * torch.randn(parameter.shape))
+    module.lm_head.weight[PICTURE : PICTURE + 2] = 0  # marks are not written
+    module.generation_config.eos_token_id = None
+    set_attention(module)
+    return module
+
+
+def make_tokenizer(*, chats: bool = False) -> PreTrainedTokenizerFast:
     """Each number below the size of the vocabulary is a token."""
     words = {str(number): number for number in range(VOCABULARY)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, chat_template=CHAT if chats else None
+    )
 
 
 def make_model(name: str) -> LanguageModel:
@@ -113,19 +152,30 @@ def make_model(name: str) -> LanguageModel:
     return language_model(make_module(name), name)
 
 
-def language_model(module: PreTrainedModel, name: str = "tiny") -> LanguageModel:
+def language_model(
+    module: PreTrainedModel, name: str = "tiny", *, chats: bool = False
+) -> LanguageModel:
     """`module` with the tokenizer of numbers."""
-    return LanguageModel(name, module, Tokens(make_tokenizer(), ()), context_tokens=CONTEXT)
+    tokens = Tokens(make_tokenizer(chats=chats), ())
+    return LanguageModel(name, module, tokens, context_tokens=CONTEXT)
 
 
 def save(folder: Path, module: PreTrainedModel, *, chats: bool = True) -> Path:
     """A folder as people have it."""
     module.save_pretrained(folder)
-    tokenizer = make_tokenizer()
-    if chats:
-        tokenizer.chat_template = CHAT
-    tokenizer.save_pretrained(folder)
+    make_tokenizer(chats=chats).save_pretrained(folder)
     return folder
+
+
+def load(
+    source: Path | str,
+    folder: Path,
+    progress: Callable[[str, float | None], None] = lambda words, share: None,
+    **options: Any,
+) -> LanguageModel:
+    """As the studio does; conversions lie in `folder` / data."""
+    settings: dict[str, Any] = {"device": "cpu", "dtype": "auto", "token": None} | options
+    return load_text_model(str(source), folder=folder / "data", progress=progress, **settings)
 
 
 class Stock:
