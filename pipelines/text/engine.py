@@ -18,11 +18,11 @@ from pipelines.text.drafts import Drafter
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel, Read
 from pipelines.text.logprobs import logprobs_of
-from pipelines.text.prefixes import PrefixStore
-from pipelines.text.prompt import CannotServe, fit_prompt
+from pipelines.text.prompt import CannotServe
 from pipelines.text.requests import (
     Priority,
     Rule,
+    Sampling,
     Speculation,
     TextCancelled,
     TextDelta,
@@ -34,8 +34,9 @@ from pipelines.text.requests import (
 )
 from pipelines.text.scheduler import Turn, plan
 from pipelines.text.sequence import Sequence
+from pipelines.text.slots import Slots
 from pipelines.text.speculative import NOTHING, Draft, verify
-from pipelines.text.width import AdaptiveWidth
+from pipelines.text.width import TRUSTED, AdaptiveWidth
 
 log = logging.getLogger(__name__)
 
@@ -71,17 +72,26 @@ class TextEngine:
         self._tell = tell
         self._options = options or EngineOptions()
         self.cache = KVCache(self._options.max_rows, model.context_tokens, self._options.kv_dtype)
-        self.drafter = drafter  # one that keeps keys of its own may keep them in `cache`
-        self._prefixes = PrefixStore(self._options.prefix_bytes)
+        self._slots = Slots(model, self.cache, self._options.prefix_bytes)
+        self.drafter = drafter
         self._width = AdaptiveWidth(self._options.widths)
+        self._forced: deque[int] = deque()  # widths of a warm-up
         self._waiting: deque[TextRequest] = deque()
-        self._rows: list[Sequence] = []  # row i stands in slot i
         self._steps = self._drafted = self._accepted = 0
+
+    @property
+    def drafter(self) -> Drafter | None:
+        """Who drafts; one that keeps keys of its own may keep them in `cache`."""
+        return self._slots.drafter
+
+    @drafter.setter
+    def drafter(self, drafter: Drafter | None) -> None:
+        self._slots.drafter = drafter
 
     @property
     def is_busy(self) -> bool:
         """Whether a step would do something."""
-        return bool(self._waiting or self._rows)
+        return bool(self._waiting or self._slots.rows)
 
     @property
     def speculation(self) -> Speculation:
@@ -99,66 +109,47 @@ class TextEngine:
                 self._waiting.remove(request)
                 self._tell(TextCancelled(request_id))
                 return
-        for row in self._rows:
+        for row in self._slots.rows:
             if row.request.id == request_id:
-                self._leave(row)
+                self._slots.free(row)
                 self._tell(TextCancelled(request_id))
                 return
 
     def step(self) -> None:
         """One forward for everybody whose turn it is."""
         self._admit()
-        writing = [row for row in self._rows if not row.unread]
-        reading = [row for row in self._rows if row.unread]
+        writing = [row for row in self._slots.rows if not row.unread]
+        reading = [row for row in self._slots.rows if row.unread]
         turn = plan(self._options.priority, len(writing), [row.unread for row in reading])
         if turn.is_empty:
             return
         self._forward(writing if turn.decodes else [], reading, turn)
 
-    # Coming and going
+    def warm_up(self) -> None:
+        """Measure what a step costs by its number of drafted tokens, so that the first requests
+        need not. Some twenty tokens of nobody's text."""
+        if self.drafter is None or not self._options.is_adaptive:
+            return
+        tell, self._tell = self._tell, lambda event: None
+        self._forced = deque([*self._options.widths] * TRUSTED)
+        prompt = "1 2 3 4 5"  # nothing that n-grams could go on with: the other drafter costs more
+        tokens = len(self._forced) * (1 + max(self._options.widths)) + 1
+        self.submit(TextRequest("warm-up", prompt, 0, Sampling(), max_tokens=tokens))
+        while self._forced and self.is_busy:
+            self.step()
+        self.cancel("warm-up")
+        self._forced.clear()
+        self._tell = tell
+        self._steps = self._drafted = self._accepted = 0
 
     def _admit(self) -> None:
-        while self._waiting and len(self._rows) < self._options.max_rows:
+        while self._waiting and len(self._slots.rows) < self._options.max_rows:
             request = self._waiting.popleft()
             try:
-                prompt = fit_prompt(request, self._model)
+                self._slots.take(request)
             except CannotServe as error:
                 self._tell(TextFailed(request.id, error.code, str(error), error.param))
-                continue
-            row = Sequence(
-                request,
-                prompt.ids,
-                len(prompt.ids),
-                prompt.max_tokens,
-                prompt.dropped_tokens,
-                slot=len(self._rows),
-            )
-            self._reuse(row)
-            self._rows.append(row)
-
-    def _reuse(self, row: Sequence) -> None:
-        """Begin with what an earlier request read. The last token is read again, for its logits,
-        and so is the last one shared, whose hidden state a drafter may want."""
-        match = self._prefixes.find(row.ids, row.request.adapter)
-        if match is None:
-            return
-        tokens = min(match.tokens, row.prompt_tokens) - 1
-        self.cache.reserve(tokens + 1)
-        self.cache.copy_in(row.slot, match.kept, tokens + 1)  # of a draft head, all that are shared
-        row.cached = row.reused = tokens
-
-    def _leave(self, row: Sequence) -> None:
-        """Free the slot; the last row moves into it, so that the slots in use stay side by side."""
-        if self.drafter is not None:
-            self.drafter.leave(row)
-        last = self._rows.pop()
-        if last is row:
-            return
-        self.cache.move(last.slot, row.slot, last.cached)
-        if self.drafter is not None:
-            self.drafter.move(last, row.slot)
-        last.slot = row.slot
-        self._rows[row.slot] = last
+            self._width.new_text()
 
     # One forward
 
@@ -181,13 +172,9 @@ class TextEngine:
         parts = hidden.split([len(read.ids) for read in reads])
         accepted = self._write(writing, drafts, parts[: len(writing)])
         verified = time.perf_counter()
-        if (
-            self._options.is_adaptive and writing and not chunks
-        ):  # a forward that reads a prompt says nothing of a step's cost
-            is_plain = not any(draft.tokens for draft in drafts)
-            self._width.observe(
-                0 if is_plain else width, accepted, drafted - started, verified - drafted
-            )
+        if writing and not chunks:  # a forward that reads a prompt says nothing of a step's cost
+            width = width if any(draft.tokens for draft in drafts) else 0
+            self._learn(width, accepted, drafted - started, verified - drafted)
         self._read(chunks, parts[len(writing) :])
         self._tell_text([row for row in [*writing, *(row for row, _ in chunks)] if row.written])
 
@@ -196,11 +183,23 @@ class TextEngine:
         widths = self._options.widths
         if self.drafter is None or not rows or max(widths) == 0:
             return 0, [NOTHING] * len(rows)
-        width = self._width.choose(len(rows)) if self._options.is_adaptive else max(widths)
+        width = self._choose_width(len(rows))
         if width == 0:
             return 0, [NOTHING] * len(rows)
         drafts = self.drafter.propose(rows, width)
         return width, [_cut(draft, row.room - 1) for row, draft in zip(rows, drafts, strict=True)]
+
+    def _choose_width(self, rows: int) -> int:
+        if self._forced:
+            return self._forced[0]
+        return self._width.choose(rows) if self._options.is_adaptive else max(self._options.widths)
+
+    def _learn(self, width: int, accepted: list[int], draft_s: float, verify_s: float) -> None:
+        if self._forced:
+            self._forced.popleft()
+            self._width.measured(len(accepted), width, draft_s, verify_s)
+        elif self._options.is_adaptive:
+            self._width.observe(width, accepted, draft_s, verify_s)
 
     def _write(
         self, rows: list[Sequence], drafts: list[Draft], parts: tuple[Tensor, ...]
@@ -234,16 +233,10 @@ class TextEngine:
             row.cached += count
             if row.unread:
                 continue
-            self._keep_prefix(row)
+            self._slots.keep_prefix(row)
             request = row.request
             self._tell(TextStarted(request.id, row.prompt_tokens, row.reused, row.dropped_tokens))
             self._verify(row, NOTHING, self._model.logits(hidden[-1:]))
-
-    def _keep_prefix(self, row: Sequence) -> None:
-        prompt = row.ids[: row.prompt_tokens]
-        if not self._prefixes.has(prompt, row.request.adapter):
-            kept = self.cache.copy_out(row.slot, row.prompt_tokens)
-            self._prefixes.keep(prompt, row.request.adapter, kept)
 
     def _verify(self, row: Sequence, draft: Draft, logits: Tensor) -> int:
         """Write what the rule lets stand; the number of drafted tokens among it."""
@@ -297,7 +290,7 @@ class TextEngine:
         if shown or logprobs:
             self._tell(TextDelta(row.request.id, shown, logprobs))
         if row.finish is not None:
-            self._leave(row)
+            self._slots.free(row)
             self._tell(TextDone(row.request.id, row.finish, row.usage()))
 
 

@@ -21,6 +21,9 @@ from pipelines.families import FAMILIES
 from pipelines.loading import check_folder, held_sizes
 from pipelines.placement import free_bytes, place
 from pipelines.specs import ModelSpec, find_spec
+from pipelines.text import embedded
+from pipelines.text.packed import can_pack
+from pipelines.text.packed_folder import is_packed_folder
 from studio.errors import CannotStart
 from studio.serving import bind, lock_folder
 from studio.settings import Settings
@@ -51,6 +54,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     for model in settings.model:
         yield _tried("model", partial(_model, model))
         yield _tried("memory", partial(_memory, settings, model))
+    yield _tried("text", lambda: _text(settings))
     yield _tried("data", lambda: _data(settings.data_dir))
     yield _tried("address", lambda: _address(settings))
 
@@ -102,6 +106,20 @@ def _memory(settings: Settings, model: str) -> str:
     sizes = held_sizes(folder, FAMILIES[spec.family], _dtype(settings, device))
     placement = place(spec.name, sizes, free_bytes(device), settings.memory)
     return placement.reason or f"the weights take {sum(sizes.values()) / 1e9:.2f} GB on {device}"
+
+
+def _text(settings: Settings) -> str:
+    if settings.text_engine == "off":
+        return "nobody writes text"
+    if settings.text_engine == "http":
+        return f"{settings.text_url} writes text: the studio looks for it once it runs"
+    if settings.text_model is not None:
+        return f"{settings.text_model} writes text: it is looked at when it is loaded"
+    products = "4-bit products" if can_pack() else "bfloat16: this torch has no 4-bit products"
+    folder = settings.data_dir / "text" / embedded.NAME
+    if not is_packed_folder(folder):
+        return f"{embedded.NAME} is not here yet: the first start fetches 93 MB; {products}"
+    return f"{embedded.NAME} is whole in {folder}; {products}"
 
 
 def _data(folder: Path) -> str:

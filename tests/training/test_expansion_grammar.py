@@ -24,7 +24,8 @@ HELD_OUT_NOUNS = frozenset(
     re.findall(
         r"\w+",
         "lighthouse octopus hedgehog owl dragon robot astronaut knight skeleton teapot ramen "
-        "violin castle greenhouse fox camper kite balloons fisherman barber freckles clockwork puddle",
+        "violin castle greenhouse fox camper kite balloons fisherman barber freckles clockwork "
+        "puddle",
     )
 )
 SUN = re.compile(r"\b(sun|sunlight|midday|daylight)\b")

@@ -42,8 +42,8 @@ class Recorder:
 
     def leave(self, row: Sequence) -> None:
         states = torch.cat(self._states.pop(row.request.id))
-        ids = torch.tensor(row.ids)
-        self.texts.append(Text(ids[: len(states) + 1], states))
+        ids = torch.tensor(row.ids)[: len(states) + 1]
+        self.texts.append(Text(ids, states[: len(ids) - 1]))  # an end token is not among the ids
 
 
 def save_texts(texts: Items[Text], path: Path) -> None:
