@@ -56,6 +56,10 @@ class DraftHead(nn.Module):
             }
         )
         self.register_buffer("ids", torch.arange(shape.vocabulary))  # in the target's vocabulary
+        half = shape.head_width // 2
+        rates = shape.theta ** (-torch.arange(half) / half)
+        # Not converted with the weights: bfloat16 knows no place above 256.
+        self.rates = torch.cat([rates, rates])
 
     def forward(self, states: Tensor, embedded: Tensor, places: Tensor, attend: Attend) -> Tensor:
         """The foreseen states, `[tokens, width]`.
@@ -79,14 +83,10 @@ class DraftHead(nn.Module):
 
     def angles(self, places: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines and signed sines, `[tokens, 1, head width]`, as `packed.rotate` takes them."""
-        half = self.shape.head_width // 2
-        rates = self.shape.theta ** (-torch.arange(half, device=places.device) / half)
-        angle = places[:, None, None].float() * rates
-        cos, sin = angle.cos(), angle.sin()
-        return (
-            torch.cat([cos, cos], dim=-1).to(dtype),
-            torch.cat([-sin, sin], dim=-1).to(dtype),
-        )
+        angle = places[:, None, None] * self.rates.to(places.device)
+        sines = angle.sin()
+        sines[..., : self.shape.head_width // 2].neg_()
+        return angle.cos().to(dtype), sines.to(dtype)
 
 
 def save_head(head: DraftHead, path: Path, **facts: str) -> None:

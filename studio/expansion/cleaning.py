@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from studio.expansion.budget import Budget
+from studio.expansion.conflicts import contradicts
 from studio.expansion.template import clean_idea
 from studio.expansion.words import LINKING_WORDS, content_words, is_foreign, words_of
 
@@ -103,6 +104,8 @@ def clean(idea: str, raw: str, budget: Budget, *, is_answer: bool, is_complete: 
             seen_twice += bool(words)
             if seen_twice == IN_A_LOOP:
                 break
+            continue
+        if contradicts(clause, kept.text):
             continue
         longer = f"{kept.text}{ending} {clause}".strip()
         if not budget.fits(idea, longer):
