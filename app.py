@@ -21,7 +21,6 @@ from studio.api.access import AccessPolicy
 from studio.engine.local import LocalEngine
 from studio.engine.messages import WorkerConfig
 from studio.errors import CannotStart
-from studio.expansion.expand import Expander
 from studio.server import create_app, make_jobs, make_policy
 from studio.serving import address, bind, lock_folder, run
 from studio.settings import Settings
@@ -75,9 +74,7 @@ def serve(settings: Settings) -> None:
         jobs = make_jobs(settings, specs, LocalEngine(config))
         jobs.start()  # the worker loads the model while this process imports the page
         policy = make_policy(settings)
-        writer = open_text_engine(settings)
-        expander = None if writer is None else Expander(writer)
-        app = create_app(settings, jobs, policy, Texts(writer), expander)
+        app = create_app(settings, jobs, policy, Texts(open_text_engine(settings)))
         print(f"The studio starts with {specs[0].name} …", flush=True)
         run(
             app,

@@ -13,7 +13,6 @@
   const UNREACHABLE = "The studio could not be reached. Try again in a moment.";
   const seeds = new Map(); // the next seed of each idea: the first is the same in every tab
   let run = null; // { idea, text, abort }: what the panel shows
-  let before = ""; // what Undo brings back
 
   // What is new in a prompt, word by word: the longest common subsequence stays unmarked.
 
@@ -167,8 +166,10 @@
   const accept = () => {
     if (!run?.text) return;
     const { idea, text } = run;
-    before = promptField().value;
-    type(find("#expanded textarea"), JSON.stringify({ original: idea, expanded: text }));
+    if (promptField().value !== idea) { close(); return; }
+    const { original, expanded } = kept(); // of an expansion that is expanded once more
+    const words = original !== undefined && expanded.trim() === idea.trim() ? original : idea;
+    type(find("#expanded textarea"), JSON.stringify({ original: words, expanded: text }));
     type(promptField(), text);
     close();
     followPrompt();
@@ -177,29 +178,53 @@
   };
   const undo = () => {
     const { original } = kept();
-    const words = original === undefined ? before : original;
+    if (original === undefined) return;
     type(find("#expanded textarea"), "");
-    type(promptField(), words);
-    before = "";
+    type(promptField(), original);
     followPrompt();
     say("Your own words are back.");
     find(".expand")?.focus({ preventScroll: true });
   };
   const kept = (text = find("#expanded textarea")?.value) => {
-    try { return JSON.parse(text || "{}") || {}; } catch { return {}; }
+    try {
+      const { original, expanded } = JSON.parse(text || "{}");
+      return typeof original === "string" && typeof expanded === "string" ? { original, expanded } : {};
+    } catch { return {}; }
+  };
+  // Whether a prompt is the expansion, or still is after an edit: as `studio/ui/original.py` has it.
+  const longWords = (text) => new Set((text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => word.length > 3));
+  const comesOf = (prompt, expanded) => {
+    if (prompt.trim() === expanded.trim()) return true;
+    const [words, there] = [longWords(expanded), longWords(prompt)];
+    return words.size > 0 && 2 * [...words].filter((word) => there.has(word)).length >= words.size;
   };
   const followPrompt = (prompt = promptField()?.value ?? "", text = undefined) => {
     const line = find("#expanded-from");
     if (!line) return;
     const { original, expanded } = kept(text);
-    const isExpansion = typeof expanded === "string" && expanded.trim() === prompt.trim() && Boolean(prompt.trim());
+    const isExpansion = original !== undefined && Boolean(prompt.trim()) && prompt.trim() !== original.trim() && comesOf(prompt, expanded);
     line.hidden = !isExpansion || !panel().hidden;
-    if (isExpansion) find("q", line).textContent = original;
+    if (!isExpansion) return;
+    find("q", line).textContent = original;
+    find("i", line).hidden = expanded.trim() === prompt.trim();
   };
-  window.studioExpanded = (prompt, text) => followPrompt(prompt ?? "", text ?? "");
+  window.studioExpanded = (prompt, text) => {
+    followPrompt(prompt ?? "", text ?? "");
+    // Chips, examples and settings change the prompt without a key: what the panel shows is of other
+    // words then. Looked at a moment later, when the field has what this event tells.
+    setTimeout(() => { if (run && promptField().value !== run.idea) close(); });
+  };
 
+  // What keeps the button from working is told no longer than that is so.
+  const arrival = new MutationObserver(() => {
+    if (!find(".expand[data-state=ready]")) return;
+    arrival.disconnect();
+    if (panel()?.dataset.state === "told") close();
+  });
   const explain = (button) => {
+    run?.abort.abort();
     run = null;
+    arrival.observe(button.closest("#expand"), { childList: true, subtree: true });
     show("told", { problem: button.dataset.why });
     say(button.dataset.why);
     focusOn("dismiss");

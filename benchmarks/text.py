@@ -63,6 +63,7 @@ class Ours:
         options = EngineOptions()
         self._engine = TextEngine(model, self._hear, options)
         self._engine.drafter = open_drafter(kind, model, self._engine.cache, options.rule, None)
+        self._engine.warm_up()
 
     def _hear(self, event: TextEvent) -> None:
         if isinstance(event, TextDelta) and self._first is None:
@@ -169,6 +170,9 @@ def print_row(row: dict[str, Any]) -> None:
 def claims_of(table: Table, counts: list[int]) -> list[Claim]:
     """Each as what it may be at most: shares of time, so 1 / 2.5 for 2.5 times the speed."""
     plain, ours, stock = "ours, plain", "ours", "generate, bf16"
+    has_all = set(COUNTS) <= set(counts) and {work for work, _, _ in table.results} == set(WORKS)
+    if not has_all:  # a part of the table proves nothing
+        return []
     claims = [
         Claim("expansion: time by generate's", 1 / table.ratio("expansion", 1, ours, stock), 0.4),
         Claim("expansion: time by plain's", 1 / table.ratio("expansion", 1, ours, plain), 1 / 1.3),
@@ -177,9 +181,8 @@ def claims_of(table: Table, counts: list[int]) -> list[Claim]:
     ]
     slowest = min(table.ratio(work, count, ours, plain) for work in WORKS for count in counts)
     claims.append(Claim("worst time by plain's, anywhere", 1 / slowest, 1 / 0.97))
-    if 16 in counts:
-        many = table.rate("expansion", 16, ours) / table.rate("expansion", 1, plain)
-        claims.append(Claim("16 at once: time by plain one by one", 1 / many, 0.4))
+    many = table.rate("expansion", 16, ours) / table.rate("expansion", 1, plain)
+    claims.append(Claim("16 at once: time by plain one by one", 1 / many, 0.4))
     return claims
 
 

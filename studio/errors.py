@@ -2,7 +2,7 @@
 
 StudioError
 ├── BadRequest          400  the request names something impossible
-│   └── ExpansionFailed      the prompt could not be expanded, and is used as it is
+│   └── ExpansionFailed      the prompt could not be expanded, and stays as it is
 ├── Unauthorized        401  no key, or a wrong one
 ├── Forbidden           403  a foreign host or origin
 ├── NotFound            404  no such job, picture or model
@@ -107,6 +107,19 @@ class Unavailable(StudioError):
     status = 503
     type = "server_error"
     default_code = "unavailable"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        """`retry_after_s` for what comes by itself, like a model that is being loaded."""
+        after = {"Retry-After": str(retry_after_s)} if retry_after_s is not None else {}
+        super().__init__(message, param=param, code=code, headers={**(headers or {}), **after})
 
 
 class CannotStart(StudioError):

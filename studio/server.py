@@ -53,13 +53,14 @@ def create_app(
     jobs: Jobs,
     policy: AccessPolicy,
     texts: Texts | None = None,
-    expander: Expander | None = None,
 ) -> FastAPI:
     """The application; `jobs` is started already, `texts` starts with the server's loop.
 
-    Both are closed when the server stops. Without `texts` the studio writes none.
+    Both are closed when the server stops. Without `texts` the studio writes none, and without their
+    engine it expands no prompts.
     """
     texts = texts or Texts()
+    expander = Expander(texts) if texts.status is not None else None
     from studio.ui.page import (
         mount_pages,
     )  # Gradio takes seconds to import; the engine starts first

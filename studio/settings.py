@@ -14,8 +14,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pipelines.cache_rules import CacheRule, CacheValueError, resolve
 from pipelines.specs import EMBEDDED, Memory
 from pipelines.text.requests import KVFormat, Priority, Rule, Speculating
-from studio.engine.text_dialects import DialectName
+from studio.engine.text_http.dialects import DialectName
 from studio.step_cache import CACHE_FIELDS, CacheName, CacheSetting, fault_of
+from studio.text_flags import TEXT_FLAGS, fault_of_flags
 
 HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::\d+)?|\[?[0-9A-Fa-f:.]+\]?")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -249,10 +250,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_text(self) -> "Settings":
-        if self.text_engine == "http" and not self.text_url:
-            raise ValueError("--text-engine http needs --text-url: http://host:port/v1.")
-        if self.text_engine != "http" and self.text_url:
-            raise ValueError("--text-url goes with --text-engine http: add that.")
+        defaults = {name: type(self).model_fields[name].default for name in TEXT_FLAGS}
+        given = [name for name in TEXT_FLAGS if getattr(self, name) not in ("", defaults[name])]
+        if fault := fault_of_flags(self.text_engine, given):
+            raise ValueError(fault)
         if self.speculation == "model" and not self.draft_model:
             raise ValueError("--speculation model needs --draft-model: a model to draft with.")
         return self

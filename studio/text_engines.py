@@ -2,7 +2,7 @@
 
 from pipelines.text.embedded import NAME as EMBEDDED_TEXT
 from studio.engine.messages import TextWorkerConfig
-from studio.engine.text_http import HttpTextEngine
+from studio.engine.text_http.engine import HttpTextEngine
 from studio.engine.text_local import LocalTextEngine
 from studio.engine.text_protocol import TextEngine
 from studio.settings import Settings

@@ -6,35 +6,7 @@ frozen `TextRequest` that the engine works on, with the `Notice`s that the answe
 
 from dataclasses import dataclass
 
-from pipelines.text.requests import (
-    MAX_TOP_LOGPROBS,
-    Message,
-    Sampling,
-    Speculation,
-    TextDelta,
-    TextDone,
-    TextRequest,
-    TextStarted,
-    TokenLogprob,
-    Truncation,
-)
-
-__all__ = [
-    "MAX_INPUT_CHARS",
-    "MAX_STOPS",
-    "MAX_STOP_CHARS",
-    "MAX_TOP_LOGPROBS",
-    "Message",
-    "Sampling",
-    "Speculation",
-    "TextDelta",
-    "TextDone",
-    "TextDraft",
-    "TextRequest",
-    "TextStarted",
-    "TokenLogprob",
-    "Truncation",
-]
+from pipelines.text.requests import Message, Truncation
 
 # Several times what the longest contexts hold: 100,000 tokens are about 450,000 characters. What
 # is longer is refused here, since to tokenise it would only tell the same after seconds.

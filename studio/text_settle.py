@@ -3,21 +3,15 @@
 import math
 import secrets
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pipelines.text.requests import MAX_TOP_LOGPROBS, Sampling, TextRequest
 from studio.engine.text_protocol import TextModel
 from studio.errors import BadRequest
 from studio.request import SEED_LIMIT, Notice
-from studio.text_request import (
-    MAX_INPUT_CHARS,
-    MAX_STOP_CHARS,
-    MAX_STOPS,
-    MAX_TOP_LOGPROBS,
-    Sampling,
-    TextDraft,
-    TextRequest,
-)
+from studio.text_request import MAX_INPUT_CHARS, MAX_STOP_CHARS, MAX_STOPS, TextDraft
 
 MAX_WHOLE: Final = 2**31 - 1  # what engines hold in an int
 
@@ -52,6 +46,9 @@ SAMPLING_RANGES: Final = {
     "frequency_penalty": Range(-2.0, 2.0),
     "presence_penalty": Range(-2.0, 2.0),
 }
+PENALTIES: Final = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+# Fits any context: a token has a byte or more, and the smallest default of a server is 2,048.
+SHORT_BYTES: Final = 1_500
 MAX_TOKENS_RANGE: Final = Range(1, MAX_WHOLE)
 TOP_LOGPROBS_RANGE: Final = Range(0, MAX_TOP_LOGPROBS)
 SEED_RANGE: Final = Range(0, SEED_LIMIT - 1)
@@ -79,7 +76,7 @@ def settle_text(draft: TextDraft, model: TextModel) -> tuple[TextRequest, tuple[
         truncation=draft.truncation or "disabled",
         adapter=draft.adapter,
     )
-    return request, _notices(sampling)
+    return request, (*_notices(sampling), *_warnings(draft, sampling, model))
 
 
 def check_adapter(adapter: str | None, model: TextModel) -> None:
@@ -96,9 +93,7 @@ def check_adapter(adapter: str | None, model: TextModel) -> None:
 
 
 def _check_prompt(draft: TextDraft, model: TextModel) -> None:
-    prompt = draft.prompt
-    is_raw = isinstance(prompt, str)
-    texts = [prompt] if isinstance(prompt, str) else [message.text for message in prompt]
+    is_raw, texts = isinstance(draft.prompt, str), _texts(draft)
     if not any(text if is_raw else text.strip() for text in texts):
         way_out = "give a text to go on with" if is_raw else "send a message"
         raise BadRequest(f"The input is empty: {way_out}.", param="prompt")
@@ -123,6 +118,11 @@ def _check_prompt(draft: TextDraft, model: TextModel) -> None:
             param="prompt",
             code="unsupported",
         )
+
+
+def _texts(draft: TextDraft) -> list[str]:
+    prompt = draft.prompt
+    return [prompt] if isinstance(prompt, str) else [message.text for message in prompt]
 
 
 def _check_stop(stop: tuple[str, ...]) -> None:
@@ -170,6 +170,27 @@ def _notices(sampling: Sampling) -> tuple[Notice, ...]:
     return tuple(
         Notice("option_without_effect", name, f"{name} had no effect: {reason}.") for name in idle
     )
+
+
+def _warnings(draft: TextDraft, sampling: Sampling, model: TextModel) -> Iterator[Notice]:
+    """What the engine may not honour of this text."""
+    touched = set(_touched(draft, sampling))
+    for caveat in model.caveats:
+        if caveat.param in touched:
+            yield Notice("option_not_assured", caveat.param, caveat.message)
+
+
+def _touched(draft: TextDraft, sampling: Sampling) -> Iterator[str]:
+    """The fields with caveats that this text depends on."""
+    neutral = Sampling()
+    yield from (name for name in PENALTIES if getattr(sampling, name) != getattr(neutral, name))
+    if sampling.temperature > 0.0:
+        yield "top_k"  # where it was left out, too: that promises a choice among all tokens
+        if draft.seed is not None:
+            yield "seed"
+    length_bytes = sum(len(text.encode()) for text in _texts(draft))
+    if draft.truncation != "auto" and length_bytes > SHORT_BYTES:
+        yield "truncation"
 
 
 def _check(name: str, value: float | None, taken: Range) -> None:

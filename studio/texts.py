@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Final
 
+from pipelines.text.requests import Speculation, TextDone, TextRequest
 from studio.engine.protocol import EngineStatus
 from studio.engine.text_protocol import Piece, TextEngine, TextModel
 from studio.errors import NotFound, TooManyRequests, Unavailable
 from studio.request import Notice
-from studio.text_request import Speculation, TextDone, TextDraft, TextRequest
+from studio.text_request import TextDraft
 from studio.text_settle import check_adapter, settle_text
 
 # Texts that may be read or written at one time. An engine writes them side by side or in turn;
@@ -78,7 +79,8 @@ class Texts:
         if status is None:
             raise _not_found("This studio writes no text; start it with a text engine.")
         if model is None:
-            raise Unavailable(f"The text engine does not know its model yet. {status.detail}")
+            message = f"The text engine does not know its model yet. {status.detail}"
+            raise Unavailable(message, retry_after_s=RETRY_AFTER_S)
         if name not in (None, model.name):
             served = f"this studio writes text with {model.name!r}"
             raise _not_found(f"There is no text model {str(name)[:100]!r} here; {served}.")

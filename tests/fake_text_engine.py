@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
 
+from pipelines.text.embedded import NAME as EMBEDDED
 from pipelines.text.requests import (
     Speculation,
     TextDelta,
@@ -29,7 +30,7 @@ class FakeTextEngine:
         speculation: Speculation | None = None,
     ) -> None:
         self.answer = answer
-        self.model = model or TextModel("smollm2-135m", context_tokens=8192)
+        self.model = model or TextModel(EMBEDDED, context_tokens=8192)
         self.status = status or EngineStatus("ready")
         self.speculation = speculation
         self.requests: list[TextRequest] = []

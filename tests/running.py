@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from pipelines.specs import ModelSpec
-from studio.expansion.expand import Expander
 from studio.server import create_app, make_jobs, make_policy
 from studio.serving import Server, address, bind
 from studio.settings import Settings
@@ -27,7 +26,6 @@ class RunningStudio:
         *,
         specs: Sequence[ModelSpec] = (SPEC,),
         texts: Texts | None = None,
-        expander: Expander | None = None,
         **settings: Any,
     ) -> None:
         import uvicorn
@@ -40,7 +38,7 @@ class RunningStudio:
         self._sock = bind("127.0.0.1", 0)
         self.url = address(self._sock)
         self._started = threading.Event()
-        app = create_app(self.settings, self.jobs, self.policy, texts, expander)
+        app = create_app(self.settings, self.jobs, self.policy, texts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none")
         self._server = Server(config, self._started.set)
         self._thread = threading.Thread(target=self._server.run, args=([self._sock],), daemon=True)

@@ -52,3 +52,43 @@ def test_every_setting_has_help_and_a_line_in_the_docs() -> None:
         flag = f"`--{name.replace('_', '-')}`"
         assert field.description, f"{name} has no help"
         assert flag in text, f"docs/settings.md does not mention {flag}"
+
+
+HTTP = ["--text-engine", "http", "--text-url", "http://there/v1"]
+LOCAL_FLAGS = [
+    ["--speculation", "ngram"],
+    ["--draft-model", "small"],
+    ["--kv-cache-format", "float32"],
+    ["--rejection-sampling-strategy", "greedy"],
+    ["--text-batch-priority", "balanced"],
+]
+HTTP_FLAGS = [["--text-url", "http://there/v1"], ["--text-key", "k"], ["--text-dialect", "vllm"]]
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags", "way_out"),
+    [
+        *(("http", [*HTTP, *flags], "local") for flags in LOCAL_FLAGS),
+        *(("off", ["--text-engine", "off", *flags], "local") for flags in LOCAL_FLAGS),
+        *(("local", flags, "http") for flags in HTTP_FLAGS),
+        *(("off", ["--text-engine", "off", *flags], "http") for flags in HTTP_FLAGS),
+    ],
+)
+def test_text_flags_without_effect_are_refused(engine: str, flags: list[str], way_out: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        parsed(*flags)
+    said = str(caught.value)
+    assert f"--text-engine {engine} has no use for {flags[-2]}" in said
+    assert f"or take --text-engine {way_out}." in said
+
+
+def test_text_flags_where_they_act_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for flags in LOCAL_FLAGS:
+        assert parsed(*flags)
+    for flags in HTTP_FLAGS:
+        assert parsed(*HTTP, *flags)
+    assert parsed(*HTTP, "--speculation", "auto")  # the default says nothing
+    monkeypatch.setenv("STUDIO_TEXT_KEY", "")  # as compose files leave it
+    assert parsed()
+    with pytest.raises(ValidationError, match="needs --text-url"):
+        parsed("--text-engine", "http")

@@ -7,7 +7,6 @@ from pipelines.errors import LoadFailed
 from pipelines.text import embedded
 from pipelines.text.draft_head import load_head
 from pipelines.text.drafts import Drafter, NgramDrafter
-from pipelines.text.engine import MAX_ROWS
 from pipelines.text.head_drafter import HeadDrafter
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel
@@ -41,7 +40,7 @@ def open_drafter(
     if kind == "ngram":
         return NgramDrafter()
     if kind == "model" or (kind == "auto" and open_draft_model is not None):
-        return _from_model(model, rule, open_draft_model)
+        return _from_model(model, cache.slots, rule, open_draft_model)
     if kind == "head" or (kind == "auto" and has_head(model)):
         return _from_head(model, cache, rule, is_auto=kind == "auto")
     if kind == "mtp":
@@ -62,7 +61,10 @@ def _from_head(model: LanguageModel, cache: KVCache, rule: Rule, *, is_auto: boo
 
 
 def _from_model(
-    model: LanguageModel, rule: Rule, open_draft_model: Callable[[], LanguageModel] | None
+    model: LanguageModel,
+    slots: int,
+    rule: Rule,
+    open_draft_model: Callable[[], LanguageModel] | None,
 ) -> Drafter:
     if open_draft_model is None:
         raise NoDrafter("--speculation model needs --draft-model: a smaller model to draft with.")
@@ -72,7 +74,7 @@ def _from_model(
             f"{draft.name} and {model.name} have different tokenizers: name a draft model of the "
             "same family."
         )
-    return ModelDrafter(draft, MAX_ROWS, rule)
+    return ModelDrafter(draft, model.vocabulary, slots, rule)
 
 
 def _own_modules(model: LanguageModel, cache: KVCache) -> Drafter | None:

@@ -8,9 +8,9 @@ from torch import Tensor
 from pipelines.text.sequence import Sequence
 from pipelines.text.speculative import NOTHING, Draft
 
-MIN_RUN = 3  # a shorter run of tokens came before by chance: "of the"
 TRUST_MEMORY = 0.8
 TRUST_FLOOR = 0.3  # accepted of drafted: below, n-grams are left to the other drafter
+TRUST_REGAINED = 0.005  # a step: a text may begin to repeat itself later
 
 
 class Drafter(Protocol):
@@ -57,8 +57,9 @@ class NgramDrafter:
         return [draft if draft.tokens else next(theirs) for draft in drafts]
 
     def _from(self, row: Sequence, width: int) -> Draft:
-        is_trusted = self._trust.get(row.request.id, 1.0) >= TRUST_FLOOR
-        if self._other is not None and not is_trusted:
+        key = row.request.id
+        if self._other is not None and self._trust.get(key, 1.0) < TRUST_FLOOR:
+            self._trust[key] += TRUST_REGAINED
             return NOTHING
         return Draft(row.ngrams.propose(width))
 

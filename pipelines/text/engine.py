@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pipelines.errors import NotFinite
 from pipelines.text.drafts import Drafter
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel, Read
@@ -25,8 +26,6 @@ from pipelines.text.requests import (
     Sampling,
     Speculation,
     TextCancelled,
-    TextDelta,
-    TextDone,
     TextEvent,
     TextFailed,
     TextRequest,
@@ -36,6 +35,7 @@ from pipelines.text.scheduler import Turn, plan
 from pipelines.text.sequence import Sequence
 from pipelines.text.slots import Slots
 from pipelines.text.speculative import NOTHING, Draft, verify
+from pipelines.text.telling import Teller
 from pipelines.text.width import TRUSTED, AdaptiveWidth
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class TextEngine:
         drafter: Drafter | None = None,
     ) -> None:
         self._model = model
-        self._tell = tell
+        self._teller = Teller(model.tokens, tell)
         self._options = options or EngineOptions()
         self.cache = KVCache(self._options.max_rows, model.context_tokens, self._options.kv_dtype)
         self._slots = Slots(model, self.cache, self._options.prefix_bytes)
@@ -107,19 +107,20 @@ class TextEngine:
         for request in self._waiting:
             if request.id == request_id:
                 self._waiting.remove(request)
-                self._tell(TextCancelled(request_id))
+                self._teller.tell(TextCancelled(request_id))
                 return
         for row in self._slots.rows:
             if row.request.id == request_id:
                 self._slots.free(row)
-                self._tell(TextCancelled(request_id))
+                self._teller.tell(TextCancelled(request_id))
                 return
 
     def step(self) -> None:
         """One forward for everybody whose turn it is."""
         self._admit()
+        rows = sorted(self._slots.rows, key=lambda row: row.number)  # the oldest prompt first
         writing = [row for row in self._slots.rows if not row.unread]
-        reading = [row for row in self._slots.rows if row.unread]
+        reading = [row for row in rows if row.unread]
         turn = plan(self._options.priority, len(writing), [row.unread for row in reading])
         if turn.is_empty:
             return
@@ -130,7 +131,7 @@ class TextEngine:
         need not. Some twenty tokens of nobody's text."""
         if self.drafter is None or not self._options.is_adaptive:
             return
-        tell, self._tell = self._tell, lambda event: None
+        tell, self._teller.tell = self._teller.tell, lambda event: None
         self._forced = deque([*self._options.widths] * TRUSTED)
         prompt = "1 2 3 4 5"  # nothing that n-grams could go on with: the other drafter costs more
         tokens = len(self._forced) * (1 + max(self._options.widths)) + 1
@@ -139,7 +140,7 @@ class TextEngine:
             self.step()
         self.cancel("warm-up")
         self._forced.clear()
-        self._tell = tell
+        self._teller.tell = tell
         self._steps = self._drafted = self._accepted = 0
 
     def _admit(self) -> None:
@@ -148,7 +149,11 @@ class TextEngine:
             try:
                 self._slots.take(request)
             except CannotServe as error:
-                self._tell(TextFailed(request.id, error.code, str(error), error.param))
+                self._teller.tell(TextFailed(request.id, error.code, str(error), error.param))
+            except Exception as error:  # a tokenizer, a template, a picture: one request's fault
+                log.exception("a request could not be read")
+                message = f"The input could not be read: {type(error).__name__}: {error}."
+                self._teller.tell(TextFailed(request.id, "invalid_value", message, "input"))
             self._width.new_text()
 
     # One forward
@@ -176,7 +181,10 @@ class TextEngine:
             width = width if any(draft.tokens for draft in drafts) else 0
             self._learn(width, accepted, drafted - started, verified - drafted)
         self._read(chunks, parts[len(writing) :])
-        self._tell_text([row for row in [*writing, *(row for row, _ in chunks)] if row.written])
+        told = [row for row in [*writing, *(row for row, _ in chunks)] if not row.unread]
+        for row in self._teller.tell_fresh([row for row in told if not row.has_failed]):
+            self._slots.free(row)
+            self._teller.tell_done(row)
 
     def _draft(self, rows: list[Sequence]) -> tuple[int, list[Draft]]:
         """Drafts that leave each row room for the token that the target adds."""
@@ -184,7 +192,8 @@ class TextEngine:
         if self.drafter is None or not rows or max(widths) == 0:
             return 0, [NOTHING] * len(rows)
         width = self._choose_width(len(rows))
-        if width == 0:
+        longest = max(len(row.ids) for row in rows)
+        if width == 0 or longest + width > self._model.context_tokens:
             return 0, [NOTHING] * len(rows)
         drafts = self.drafter.propose(rows, width)
         return width, [_cut(draft, row.room - 1) for row, draft in zip(rows, drafts, strict=True)]
@@ -212,6 +221,8 @@ class TextEngine:
         for row, draft, hidden, own in zip(rows, drafts, parts, logits, strict=True):
             accepted = self._verify(row, draft, own)
             counts.append(accepted)
+            if row.has_failed:
+                continue
             if self.drafter is not None:
                 self.drafter.read(row, row.cached, hidden[: accepted + 1])
                 if draft.tokens:
@@ -235,21 +246,21 @@ class TextEngine:
                 continue
             self._slots.keep_prefix(row)
             request = row.request
-            self._tell(TextStarted(request.id, row.prompt_tokens, row.reused, row.dropped_tokens))
+            self._teller.tell(
+                TextStarted(request.id, row.prompt_tokens, row.reused, row.dropped_tokens)
+            )
             self._verify(row, NOTHING, self._model.logits(hidden[-1:]))
 
     def _verify(self, row: Sequence, draft: Draft, logits: Tensor) -> int:
         """Write what the rule lets stand; the number of drafted tokens among it."""
-        request = row.request
-        verdict = verify(
-            self._options.rule,
-            logits,
-            draft,
-            request.sampling,
-            request.seed,
-            row.written,
-            row.seen,
-        )
+        request, rule = row.request, self._options.rule
+        try:
+            verdict = verify(
+                rule, logits, draft, request.sampling, request.seed, row.written, row.seen
+            )
+        except NotFinite as error:
+            self._fail(row, str(error))
+            return 0
         tokens = self._until_end(row, verdict.tokens)
         if request.top_logprobs is not None:
             row.logprobs += logprobs_of(
@@ -257,6 +268,11 @@ class TextEngine:
             )
         row.append(tokens)
         return min(verdict.accepted, len(tokens))
+
+    def _fail(self, row: Sequence, message: str) -> None:
+        row.has_failed = True
+        self._slots.free(row)
+        self._teller.tell(TextFailed(row.request.id, "not_finite", message))
 
     def _until_end(self, row: Sequence, tokens: tuple[int, ...]) -> tuple[int, ...]:
         """Up to the model's end of text, which is no part of it, or to the limit."""
@@ -267,31 +283,6 @@ class TextEngine:
         if len(tokens) >= row.room:
             row.finish = "length"
         return tokens[: row.room]
-
-    # Telling
-
-    def _tell_text(self, rows: list[Sequence]) -> None:
-        """The new text of all rows, decoded at once."""
-        windows = [window for row in rows for window in row.detokeniser.windows]
-        decoded = self._model.tokens.decode(windows)
-        for place, row in enumerate(rows):
-            before, now = decoded[2 * place : 2 * place + 2]
-            text = row.detokeniser.text(before, now, is_last=row.finish is not None)
-            self._tell_row(row, text)
-
-    def _tell_row(self, row: Sequence, text: str) -> None:
-        shown, logprobs = row.stops.push(text, tuple(row.logprobs))
-        row.logprobs.clear()
-        if row.stops.is_hit:
-            row.finish = "stop"
-        elif row.finish is not None:
-            rest, more = row.stops.flush()
-            shown, logprobs = shown + rest, logprobs + more
-        if shown or logprobs:
-            self._tell(TextDelta(row.request.id, shown, logprobs))
-        if row.finish is not None:
-            self._slots.free(row)
-            self._tell(TextDone(row.request.id, row.finish, row.usage()))
 
 
 def _cut(draft: Draft, room: int) -> Draft:

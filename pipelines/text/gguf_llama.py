@@ -29,8 +29,7 @@ def read_gguf(path: Path) -> tuple[Any, dict[str, Tensor | Q41]]:
 
     Raises `ValueError` for a file that is no Llama of this kind; `OSError` where it cannot be read.
     """
-    reader = GGUFReader(path)
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    tensors = {tensor.name: tensor for tensor in GGUFReader(path).tensors}
     config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
     if config.model_type != "llama" or "output.weight" in tensors:
         raise ValueError(f"{path.name} is no Llama with one matrix for embedding and head")
@@ -47,6 +46,9 @@ def read_gguf(path: Path) -> tuple[Any, dict[str, Tensor | Q41]]:
         ):
             kept[f"{ours}.self_attn.{name}"] = _in_order(kept[f"{ours}.self_attn.{name}"], heads)
     q, scale = _eight_bits(tensors["token_embd.weight"])
+    expected = 2 + config.num_hidden_layers * (len(LAYER_NAMES) + len(NORM_NAMES))
+    if len(tensors) != expected:  # biases, other rotary frequencies: what we would not compute
+        raise ValueError(f"{path.name} has {len(tensors)} tensors, where {expected} are expected")
     return config, kept | {"model.embed_tokens.q": q, "model.embed_tokens.scale": scale}
 
 

@@ -75,7 +75,6 @@ class HeadDrafter:
     @torch.no_grad()
     def propose(self, rows: Items[Sequence], width: int) -> list[Draft]:
         """`width` tokens for each row, one after the other."""
-        self._cache.reserve(max(len(row.ids) for row in rows) + width)
         states = self._read_on(rows)
 
         def go_on(step: int, tokens: list[int]) -> Tensor:
@@ -102,12 +101,17 @@ class HeadDrafter:
 
     @torch.no_grad()
     def _read_on(self, rows: Items[Sequence]) -> Tensor:
-        """Read all places whose state is known; the output at each row's last, `[rows, width]`."""
+        """Read all places whose state is known; the output at each row's last, `[rows, width]`.
+
+        A single row may have none; rows that wrote a token have one.
+        """
         parts, ids, pieces = [], [], []
         for row in rows:
             progress = self._progress[row.request.id]
             states = torch.cat(progress.states)
             count = min(len(states), len(row.ids) - progress.place)
+            if count == 0:  # of a prompt that was read before, all but its last state
+                return states[:0]
             parts.append(states[:count])
             ids.append(row.ids[progress.place : progress.place + count])
             pieces.append(Piece(row.slot, progress.place, count))

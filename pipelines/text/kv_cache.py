@@ -13,6 +13,7 @@ from pipelines.text.layout import Group, Layout
 
 GROWTH = 2.0  # a store that is too short is made this much longer, so that copies stay rare
 FIRST_TOKENS = 512
+FIRST_SLOTS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,15 @@ class Kept:
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-class KVCache:
-    """`slots` sequences of at most `capacity` tokens; a layer's room is made when it first writes.
+def _grown(size: int, needed: int, most: int) -> int:
+    """At least `needed`; with some to spare, so that copies stay rare."""
+    return size if needed <= size else min(most, max(needed, int(size * GROWTH)))
 
+
+class KVCache:
+    """`slots` sequences of at most `capacity` tokens; room is made as they come and grow.
+
+    All slots are as long as the longest, so that those in use can be read as one view.
     `dtype` is what is kept; None keeps what the model computes in. float8_e4m3fn takes an eighth of
     float32 and is widened to the model's format where it is read.
     """
@@ -40,33 +47,45 @@ class KVCache:
         self.capacity = capacity
         self._dtype = dtype
         self._tokens = min(FIRST_TOKENS, capacity)
-        self._layers: dict[int, tuple[Tensor, Tensor]] = {}  # [slots, tokens, heads, width]
+        self._rows = FIRST_SLOTS
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}  # [rows, tokens, heads, width]
 
     @property
     def bytes(self) -> int:
         """Held now, in all layers."""
         return Kept(self._layers).bytes
 
-    def reserve(self, tokens: int) -> None:
-        """Make room for sequences of `tokens`. Raises `ValueError` beyond the capacity."""
-        if tokens > self.capacity:
-            raise ValueError(f"{tokens} tokens are more than a slot holds ({self.capacity})")
-        if tokens <= self._tokens:
-            return
-        self._tokens = min(self.capacity, max(tokens, int(self._tokens * GROWTH)))
-        for layer, pair in self._layers.items():
-            self._layers[layer] = (self._longer(pair[0]), self._longer(pair[1]))
+    @property
+    def bytes_per_token(self) -> int:
+        """Of one sequence, in all layers that were written."""
+        return self.bytes // (self._rows * self._tokens)
 
-    def _longer(self, old: Tensor) -> Tensor:
-        new = old.new_zeros(old.shape[0], self._tokens, *old.shape[2:])
-        new[:, : old.shape[1]] = old
+    def shrink(self) -> None:
+        """Give back what long or many sequences took, once none is left."""
+        if self._tokens > FIRST_TOKENS or self._rows > FIRST_SLOTS:
+            self._tokens, self._rows = min(FIRST_TOKENS, self.capacity), FIRST_SLOTS
+            self._layers.clear()
+
+    def reserve(self, tokens: int, slots: int = 1) -> None:
+        """Make room for `slots` sequences of `tokens`. Raises `ValueError` beyond the capacity."""
+        if tokens > self.capacity or slots > self.slots:
+            most = f"{self.slots} of {self.capacity}"
+            raise ValueError(f"{slots} sequences of {tokens} tokens are more than {most}")
+        if tokens <= self._tokens and slots <= self._rows:
+            return
+        self._tokens = _grown(self._tokens, tokens, self.capacity)
+        self._rows = _grown(self._rows, slots, self.slots)
+        for layer, (keys, values) in self._layers.items():
+            self._layers[layer] = (self._larger(keys), self._larger(values))
+
+    def _larger(self, old: Tensor) -> Tensor:
+        new = old.new_zeros(self._rows, self._tokens, *old.shape[2:])
+        new[: old.shape[0], : old.shape[1]] = old
         return new
 
     def write(self, layer: int, key: Tensor, value: Tensor, layout: Layout) -> None:
         """Keep the packed row's keys and values, `[tokens, heads, width]`, at their places."""
-        if layer not in self._layers:
-            self._layers[layer] = (self._room(key), self._room(value))
-        keys, values = self._layers[layer]
+        keys, values = self._stores(layer, key, value)
         pieces = layout.pieces
         if len(pieces) == 1:  # a slice costs a third of the index
             piece = pieces[0]
@@ -77,9 +96,14 @@ class KVCache:
         keys[layout.slots, layout.positions] = key.to(keys.dtype)
         values[layout.slots, layout.positions] = value.to(values.dtype)
 
+    def _stores(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        if layer not in self._layers:
+            self._layers[layer] = (self._room(key), self._room(value))
+        return self._layers[layer]
+
     def _room(self, tensor: Tensor) -> Tensor:
         # Zeros: what is masked is still multiplied, and must not be NaN.
-        shape = (self.slots, self._tokens, *tensor.shape[1:])
+        shape = (self._rows, self._tokens, *tensor.shape[1:])
         return torch.zeros(shape, dtype=self._dtype or tensor.dtype, device=tensor.device)
 
     def read(self, layer: int, group: Group, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -100,7 +124,7 @@ class KVCache:
     def copy_in(self, slot: int, kept: Kept, tokens: int) -> None:
         """Begin a slot with the first `tokens` of what was kept."""
         for layer, (key, value) in kept.layers.items():
-            keys, values = self._layers[layer]
+            keys, values = self._stores(layer, key, value)
             keys[slot, :tokens] = key[:tokens]
             values[slot, :tokens] = value[:tokens]
 

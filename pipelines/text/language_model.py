@@ -63,6 +63,11 @@ class LanguageModel:
         return int(self.config.num_hidden_layers)
 
     @property
+    def vocabulary(self) -> int:
+        """Tokens that it gives logits for; some are no token of the tokenizer."""
+        return int(self.config.vocab_size)
+
+    @property
     def width(self) -> int:
         """Of a hidden state."""
         return int(self.config.hidden_size)
@@ -94,7 +99,8 @@ class LanguageModel:
     @torch.no_grad()
     def read(self, reads: Sequence[Read], cache: KVCache) -> Tensor:
         """The last hidden states of all new tokens side by side, `[tokens, width]`."""
-        cache.reserve(max(read.start + len(read.ids) for read in reads))
+        longest = max(read.start + len(read.ids) for read in reads)
+        cache.reserve(longest, 1 + max(read.slot for read in reads))
         pieces = [Piece(read.slot, read.start, len(read.ids)) for read in reads]
         layout = Layout(pieces, self.device)
         adapters = [read.adapter for read in reads]

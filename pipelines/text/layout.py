@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+LONG_TOKENS = 512  # up to here, sequences of any length share a group
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -85,14 +87,11 @@ class Layout:
         self.slots = torch.tensor([p.slot for p in pieces for _ in range(p.count)], device=device)
         self.groups = _groups(pieces)
 
-    @property
-    def ends(self) -> list[int]:
-        """The place of each piece's last token in the packed row."""
-        ends, at = [], 0
-        for piece in self.pieces:
-            at += piece.count
-            ends.append(at - 1)
-        return ends
+
+def _differ(group: Group, piece: Piece) -> bool:
+    """Whether one is so much longer that reading as far for all would cost more than a group."""
+    lengths = [start + group.count for start in (*group.starts, piece.start)]
+    return max(lengths) > max(LONG_TOKENS, 2 * min(lengths))
 
 
 def _groups(pieces: Sequence[Piece]) -> list[Group]:
@@ -100,7 +99,7 @@ def _groups(pieces: Sequence[Piece]) -> list[Group]:
     at = 0
     for piece in pieces:
         last = groups[-1] if groups else None
-        if last is None or last.count != piece.count:
+        if last is None or last.count != piece.count or _differ(last, piece):
             groups.append(Group(at, piece.count, [piece.slot], [piece.start]))
         else:
             last.slots.append(piece.slot)

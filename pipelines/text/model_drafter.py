@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Items
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -9,49 +10,75 @@ from pipelines.text.drawing import draw_drafts
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel, Read
 from pipelines.text.requests import Rule
+from pipelines.text.scheduler import CHUNK_TOKENS
 from pipelines.text.sequence import Sequence
-from pipelines.text.speculative import Draft
+from pipelines.text.speculative import NOTHING, Draft
 
 
 class ModelDrafter:
-    """One draft model beside one target, their slots the same."""
+    """One draft model beside one target of `vocabulary` tokens, their slots the same.
 
-    def __init__(self, model: LanguageModel, slots: int, rule: Rule) -> None:
+    Models of one family share a tokenizer and pad their vocabularies differently: only tokens that
+    both have are drafted, and a text with others is left alone.
+    """
+
+    def __init__(self, model: LanguageModel, vocabulary: int, slots: int, rule: Rule) -> None:
         self._model = model
         self._cache = KVCache(slots, model.context_tokens)
         self._rule = rule
+        self._columns = np.arange(min(vocabulary, model.vocabulary))
         self._cached: dict[str, int] = {}  # tokens of a request whose keys are held
         self._before: dict[str, int] = {}  # tokens of a request when it was drafted for
 
     @torch.no_grad()
     def propose(self, rows: Items[Sequence], width: int) -> list[Draft]:
-        """`width` tokens for each row, one after the other."""
-        longest = max(len(row.ids) for row in rows) + width
-        if longest > self._model.context_tokens:
-            return [Draft() for _ in rows]
+        """`width` tokens for each row, one after the other; none where the prompt is not read."""
+        able = [row for row in rows if self._can_draft(row, width)]
+        drafts = iter(self._drafted(able, width) if able else [])
+        return [next(drafts) if row in able else NOTHING for row in rows]
 
+    def _can_draft(self, row: Sequence, width: int) -> bool:
+        if len(row.ids) + width > self._model.context_tokens:
+            return False
+        start = self._cached.get(row.request.id, 0)
+        if any(not 0 <= token < self._model.vocabulary for token in row.ids[start:]):
+            return False
+        if len(row.ids) - start > CHUNK_TOKENS:  # a piece at a time, or all others would wait
+            self._read_chunk(row)
+            return False
+        return True
+
+    def _read_chunk(self, row: Sequence) -> None:
+        start = self._cached.get(row.request.id, 0)
+        chunk = row.ids[start : start + CHUNK_TOKENS]
+        self._model.read([Read(row.slot, start, chunk)], self._cache)
+        self._cached[row.request.id] = start + len(chunk)
+
+    def _drafted(self, rows: Items[Sequence], width: int) -> list[Draft]:
         def go_on(step: int, tokens: list[int]) -> Tensor:
-            reads = [
-                Read(row.slot, len(row.ids) + step, [token])
-                for row, token in zip(rows, tokens, strict=True)
-            ]
-            return self._model.logits(self._model.read(reads, self._cache))
+            return self._answer(
+                [
+                    Read(row.slot, len(row.ids) + step, [token])
+                    for row, token in zip(rows, tokens, strict=True)
+                ]
+            )
 
-        drafts = draw_drafts(rows, width, self._rule, self._read_on(rows), go_on)
+        first = self._answer(
+            [
+                Read(row.slot, start, row.ids[start:])
+                for row in rows
+                for start in [self._cached.get(row.request.id, 0)]
+            ]
+        )
+        drafts = draw_drafts(rows, width, self._rule, first, go_on, self._columns)
         for row in rows:
-            self._before[row.request.id] = len(row.ids)
-            self._cached[row.request.id] = len(row.ids)
+            self._before[row.request.id] = self._cached[row.request.id] = len(row.ids)
         return drafts
 
-    def _read_on(self, rows: Items[Sequence]) -> Tensor:
-        """Read what was written since; the logits behind it."""
-        reads = []
-        for row in rows:
-            start = self._cached.get(row.request.id, 0)
-            reads.append(Read(row.slot, start, row.ids[start:]))
+    def _answer(self, reads: list[Read]) -> Tensor:  # float32 [rows, shared vocabulary]
         hidden = self._model.read(reads, self._cache)
         ends = torch.tensor([len(read.ids) for read in reads]).cumsum(0) - 1
-        return self._model.logits(hidden[ends.to(hidden.device)])
+        return self._model.logits(hidden[ends.to(hidden.device)])[:, : len(self._columns)]
 
     def read(self, row: Sequence, start: int, hidden: Tensor) -> None:
         """The target's states are not needed."""

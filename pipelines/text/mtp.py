@@ -101,6 +101,8 @@ class MtpDrafter:
             ends = torch.stack([span.states[-1] for span in spans])
             for span, token in zip(spans, self._model.logits(ends).argmax(dim=-1), strict=True):
                 span.drafted.append(int(token))
+        for number in range(depth, self._modules):  # later modules fall behind otherwise
+            self._read_on(number, spans)
         return [Draft(tuple(span.drafted)) for span in spans]
 
     def judged(self, row: Sequence, draft: Draft, accepted: int) -> None:

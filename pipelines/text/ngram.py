@@ -4,7 +4,7 @@ Prompt lookup decoding (Saxena 2023), with an index instead of a search. It pays
 repeats its prompt (an edit, a list, JSON) and proposes nothing where it does not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 class NgramIndex:
@@ -20,9 +20,6 @@ class NgramIndex:
         for token in tokens:
             self.append(token)
 
-    def __len__(self) -> int:
-        return len(self._tokens)
-
     def append(self, token: int) -> None:
         """One more token of the text. Runs enter once a token follows, so none matches itself."""
         place = len(self._tokens)
@@ -31,33 +28,24 @@ class NgramIndex:
                 self._next[tuple(self._tokens[place - length :])] = place
         self._tokens.append(token)
 
-    def propose(self, width: int, extra: Sequence[int] = ()) -> tuple[int, ...]:
-        """What followed the text's end, with `extra` behind it, the last time it came.
+    def propose(self, width: int) -> tuple[int, ...]:
+        """What followed the text's end the last time it came.
 
         The longest run that came before decides, of its occurrences the latest. `width` tokens, or
         () where no run came before: where the occurrence overlaps the end, its period goes on.
         """
-        place = self._place(extra)
+        place = self._place()
         if place is None:
             return ()
-        text_end = len(self._tokens)
-        added = list(extra)  # what stands behind the index: `extra`, then the proposal itself
+        text_end, added = len(self._tokens), list[int]()
         for at in range(place, place + width):
             added.append(self._tokens[at] if at < text_end else added[at - text_end])
-        return tuple(added[len(extra) :])
+        return tuple(added)
 
-    def _place(self, extra: Sequence[int]) -> int | None:
+    def _place(self) -> int | None:
         """Of the token that followed the longest run that came before."""
-        recent = [*self._tokens[-self._lengths[0] :], *extra]
-        text_end = len(self._tokens)
         for length in self._lengths:
-            if length > len(recent):
-                continue
-            run = tuple(recent[-length:])
-            # Latest first: runs that a token of `extra` follows are in no index.
-            for end in range(len(recent) - 1, max(len(recent) - len(extra), length) - 1, -1):
-                if tuple(recent[end - length : end]) == run:
-                    return text_end + len(extra) - len(recent) + end
-            if run in self._next:
-                return self._next[run]
+            place = self._next.get(tuple(self._tokens[-length:]))
+            if place is not None and length <= len(self._tokens):
+                return place
         return None

@@ -35,6 +35,11 @@ class PrefixStore:
         """Held now."""
         return self._bytes
 
+    @property
+    def max_entry_bytes(self) -> int:
+        """Of one text: a long one must not drive out all that are used often."""
+        return self._max_bytes // 4
+
     def find(self, ids: Sequence[int], adapter: str | None) -> Match | None:
         """The longest shared beginning of texts that were read with the same adapter."""
         asked = np.asarray(ids, dtype=np.int64)
@@ -52,7 +57,7 @@ class PrefixStore:
     def keep(self, ids: Sequence[int], adapter: str | None, kept: Kept) -> None:
         """Remember a text; one that it goes on from is remembered within it."""
         known = np.asarray(ids, dtype=np.int64)
-        if len(known) < MIN_TOKENS or kept.bytes > self._max_bytes:
+        if len(known) < MIN_TOKENS or kept.bytes > self.max_entry_bytes:
             return
         for key, (other, _) in list(self._entries.items()):
             if key[0] == adapter and _shared(known, other) == len(other):

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from pipelines.text.language_model import LanguageModel
 
 
+CHARS_A_TOKEN = 16  # no language has texts with longer tokens on average
+
+
 class CannotServe(PipelineError):
     """This model cannot serve the request; `param` names the field at fault."""
 
@@ -36,7 +39,9 @@ def fit_prompt(request: TextRequest, model: "LanguageModel") -> Prompt:
     text; what is left leaves room for `max_tokens`.
     """
     _check(request, model)
-    ids = _encode(request.prompt, model)
+    if request.truncation == "disabled":
+        _check_length(request, model)
+    ids = _encode(_tail(request.prompt, model), model)
     limit = model.context_tokens - (request.max_tokens or 1)
     if limit < 1:
         raise CannotServe(
@@ -49,7 +54,7 @@ def fit_prompt(request: TextRequest, model: "LanguageModel") -> Prompt:
     if len(ids) > limit:
         if request.truncation == "disabled":
             raise CannotServe(_too_long(len(ids), request, model), **_OVERFLOW)
-        kept = _shortened(request.prompt, limit, model)
+        kept = _shortened(_tail(request.prompt, model), len(ids), limit, model)
     room = model.context_tokens - len(kept)
     return Prompt(kept, min(request.max_tokens or room, room), len(ids) - len(kept))
 
@@ -60,9 +65,9 @@ _OVERFLOW = {"code": "context_length_exceeded", "param": "input"}
 def _check(request: TextRequest, model: "LanguageModel") -> None:
     if request.adapter is not None and request.adapter not in model.adapters:
         raise CannotServe(
-            f"{model.name} has no adapter {request.adapter!r}.",
-            code="unknown_adapter",
-            param="model",
+            f"{model.name} has no adapter {request.adapter!r}; leave it out.",
+            code="adapter_not_found",
+            param="adapter",
         )
     if not isinstance(request.prompt, str) and not model.tokens.chats:
         raise CannotServe(
@@ -70,6 +75,24 @@ def _check(request: TextRequest, model: "LanguageModel") -> None:
             code="no_chat_template",
             param="input",
         )
+
+
+def _check_length(request: TextRequest, model: "LanguageModel") -> None:
+    """Refuse what cannot fit before it is tokenised: that takes seconds for millions of letters."""
+    prompt = request.prompt
+    texts = [prompt] if isinstance(prompt, str) else [message.text for message in prompt]
+    length = sum(map(len, texts))
+    if length > CHARS_A_TOKEN * model.context_tokens:
+        raise CannotServe(
+            f"The input has {length:,} characters, which the context of {model.name}, "
+            f"{model.context_tokens} tokens, does not hold. Shorten it, or send truncation: auto.",
+            **_OVERFLOW,
+        )
+
+
+def _tail(prompt: str | Sequence[Message], model: "LanguageModel") -> str | Sequence[Message]:
+    """The end of a text that is far too long; turns as they are."""
+    return prompt[-CHARS_A_TOKEN * model.context_tokens :] if isinstance(prompt, str) else prompt
 
 
 def _encode(prompt: str | Sequence[Message], model: "LanguageModel") -> list[int]:
@@ -90,13 +113,20 @@ def _too_long(tokens: int, request: TextRequest, model: "LanguageModel") -> str:
     )
 
 
-def _shortened(prompt: str | Sequence[Message], limit: int, model: "LanguageModel") -> list[int]:
+def _shortened(
+    prompt: str | Sequence[Message], tokens: int, limit: int, model: "LanguageModel"
+) -> list[int]:
+    """`tokens` is what all of it takes."""
     if isinstance(prompt, str):
         return _encode(prompt, model)[-limit:]
-    turns = list(prompt)
-    while len(ids := _encode(turns, model)) > limit:
-        oldest = next((turn for turn in turns[:-1] if turn.role != "system"), None)
-        if oldest is None:
-            return ids[-limit:]
-        turns.remove(oldest)
-    return ids
+    system = [turn for turn in prompt[:-1] if turn.role == "system"]
+    others = [turn for turn in prompt[:-1] if turn.role != "system"]
+    over = tokens - limit
+    while others and over > 0:
+        # Each turn is counted by itself and not all anew for each that goes; a conversation that
+        # begins with an answer is refused by many templates.
+        while others and (over > 0 or others[0].role != "user"):
+            over -= len(model.tokens.encode(others.pop(0).text))
+        ids = _encode([*system, *others, prompt[-1]], model)
+        over = len(ids) - limit
+    return _encode([*system, *others, prompt[-1]], model)[-limit:]

@@ -75,6 +75,13 @@ class Speculation:
     drafted: int
     accepted: int
 
+    def __add__(self, other: "Speculation") -> "Speculation":
+        return Speculation(
+            self.steps + other.steps,
+            self.drafted + other.drafted,
+            self.accepted + other.accepted,
+        )
+
     @property
     def acceptance_rate(self) -> float | None:
         """Accepted of drafted tokens; None where nothing was drafted."""

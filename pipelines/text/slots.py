@@ -1,5 +1,7 @@
 """The requests that are served now, each in its slot of the cache, slots in use side by side."""
 
+from itertools import count
+
 from pipelines.text.drafts import Drafter
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel
@@ -18,6 +20,7 @@ class Slots:
         self._model = model
         self._cache = cache
         self._prefixes = PrefixStore(prefix_bytes)
+        self._numbers = count()
 
     def take(self, request: TextRequest) -> None:
         """Give a request the next slot. Raises `CannotServe`."""
@@ -29,7 +32,9 @@ class Slots:
             prompt.max_tokens,
             prompt.dropped_tokens,
             slot=len(self.rows),
+            number=next(self._numbers),
         )
+        self._cache.reserve(1, row.slot + 1)
         self._reuse(row)
         self.rows.append(row)
 
@@ -43,13 +48,15 @@ class Slots:
         if match is None:
             return
         tokens = min(match.tokens, row.prompt_tokens)
-        self._cache.reserve(tokens)
+        self._cache.reserve(tokens, row.slot + 1)
         self._cache.copy_in(row.slot, match.kept, tokens)
         row.cached = row.reused = tokens - 1
 
     def keep_prefix(self, row: Sequence) -> None:
         """Remember a prompt that was read."""
         prompt = row.ids[: row.prompt_tokens]
+        if row.prompt_tokens * self._cache.bytes_per_token > self._prefixes.max_entry_bytes:
+            return
         if not self._prefixes.has(prompt, row.request.adapter):
             kept = self._cache.copy_out(row.slot, row.prompt_tokens)
             self._prefixes.keep(prompt, row.request.adapter, kept)
@@ -59,6 +66,8 @@ class Slots:
         if self.drafter is not None:
             self.drafter.leave(row)
         last = self.rows.pop()
+        if not self.rows:
+            self._cache.shrink()
         if last is row:
             return
         self._cache.move(last.slot, row.slot, last.cached)

@@ -6,6 +6,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+CLIENT_CLOSED_REQUEST = 499  # nginx's: nobody is there to read it, but the log says it
 
 Result = TypeVar("Result")
 
@@ -31,6 +34,19 @@ async def until_disconnect(request: Request, work: Coroutine[Any, Any, Result]) 
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
+
+
+async def answered(request: Request, work: Coroutine[Any, Any, Any]) -> Response:
+    """The answer of what `work` returns, for JSON; a client that hangs up cancels it."""
+    try:
+        return JSONResponse(await until_disconnect(request, work))
+    except ClientGone:
+        return hung_up()
+
+
+def hung_up() -> Response:
+    """For a client that is gone."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _disconnected(request: Request) -> None:

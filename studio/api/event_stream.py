@@ -4,13 +4,21 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from studio.api.disconnect import ClientGone, until_disconnect
+from studio.api.disconnect import ClientGone, hung_up, until_disconnect
 
 # A proxy that gathers what it passes on would hold the events back.
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def streamed(request: Request, frames: AsyncGenerator[bytes]) -> Response:
+    """The answer that sends `frames`; what fails before the first of them is raised."""
+    try:
+        return EventStream(await until_disconnect(request, _first(frames)), frames)
+    except ClientGone:
+        return hung_up()
 
 
 class EventStream(StreamingResponse):
@@ -32,6 +40,10 @@ class EventStream(StreamingResponse):
     async def _write(self, send: Send) -> None:
         async with aclosing(self._frames):
             await self.stream_response(send)
+
+
+async def _first(frames: AsyncGenerator[bytes]) -> bytes:
+    return await anext(frames)
 
 
 async def _chained(first: bytes, frames: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

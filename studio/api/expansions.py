@@ -10,19 +10,18 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import Field
-from starlette.responses import JSONResponse, Response
 
-from studio.api.disconnect import ClientGone, until_disconnect
-from studio.api.event_stream import EventStream
+from studio.api.disconnect import answered
+from studio.api.event_stream import streamed
+from studio.api.failures import failure_of
 from studio.api.schemas import Strict
 from studio.api.text_events import DONE, frame
 from studio.api.upsampling import available
-from studio.errors import BadRequest, StudioError, error_body
+from studio.errors import BadRequest, error_body
 from studio.expansion.expand import Expander, Expansion, Progress
 from studio.jobs import Jobs
 from studio.request import MAX_PROMPT_CHARS, SEED_LIMIT
 
-CLIENT_CLOSED_REQUEST = 499
 Steps = AsyncGenerator[Progress | Expansion]
 
 
@@ -42,21 +41,18 @@ def expansions_router(jobs: Jobs, expander: Expander | None) -> APIRouter:
     @router.post("/expansions")
     async def create_expansion(body: ExpansionBody, request: Request) -> Any:
         """Expand a prompt for one picture model; nothing is kept. A hang-up cancels it."""
-        steps = _steps(jobs, available(expander), body)
-        try:
-            if not body.stream:
-                return JSONResponse(await until_disconnect(request, _whole(steps)))
-            frames = _frames(steps)
-            return EventStream(await until_disconnect(request, _first(frames)), frames)
-        except ClientGone:
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        steps = _steps(jobs, available(expander), body, request.state.owner)
+        if body.stream:
+            return await streamed(request, _frames(steps))
+        return await answered(request, _whole(steps))
 
     return router
 
 
-async def _steps(jobs: Jobs, expander: Expander, body: ExpansionBody) -> Steps:
+async def _steps(jobs: Jobs, expander: Expander, body: ExpansionBody, owner: str) -> Steps:
     spec = jobs.spec_of(body.model)
-    steps = expander.expand(body.input, spec=spec, world=jobs.worlds.get(spec.name), seed=body.seed)
+    world = jobs.worlds.get(spec.name)
+    steps = expander.expand(body.input, owner=owner, spec=spec, world=world, seed=body.seed)
     try:
         async with aclosing(steps):
             async for step in steps:
@@ -74,10 +70,6 @@ async def _whole(steps: Steps) -> dict[str, Any]:
     raise AssertionError("an expansion ends with its prompt or an error")
 
 
-async def _first(frames: AsyncGenerator[bytes]) -> bytes:
-    return await anext(frames)
-
-
 async def _frames(steps: Steps) -> AsyncGenerator[bytes]:
     """Progress, then the expansion or an error. What fails before the first is raised."""
     has_begun = False
@@ -86,10 +78,10 @@ async def _frames(steps: Steps) -> AsyncGenerator[bytes]:
             async for step in steps:
                 yield frame(_event(step))
                 has_begun = True
-        except StudioError as error:
+        except Exception as error:  # the HTTP boundary
             if not has_begun:
                 raise
-            yield frame({"type": "error", **error_body(error)})
+            yield frame({"type": "error", **error_body(failure_of(error, "an expansion"))})
     yield DONE
 
 

@@ -1,6 +1,9 @@
 """Every failure as one envelope: `{"error": {"message", "type", "param", "code"}}`."""
 
+import json
 import logging
+import re
+from collections.abc import Iterator
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +18,7 @@ JSON_WAY_OUT = "Send a JSON object in UTF-8, uncompressed, with Content-Type: ap
 BRANCHES = frozenset(
     (PICTURE, TEXT, "<string>", "<list>", "input_text", "input_image", "output_text")
 )
+ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # as "surrogateescape" (PEP 383) has it
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +50,8 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     failure = StudioError(str(error.detail), code="http_error", headers=error.headers)
     if error.status_code == 400:  # FastAPI's own, before validation
-        failure = BadRequest(f"{error.detail}. {JSON_WAY_OUT}", code="invalid_json")
+        param = undecodable_field(await request.body()) if _is_undecodable(error) else None
+        failure = BadRequest(f"{error.detail}. {JSON_WAY_OUT}", param=param, code="invalid_json")
     if error.status_code == 404:
         failure = StudioError(f"There is no {request.url.path}; see /docs.", code="not_found")
     body = error_body(failure)
@@ -55,8 +60,39 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, status_code=error.status_code, headers=failure.headers)
 
 
+def _is_undecodable(error: HTTPException) -> bool:
+    return isinstance(error.__cause__, UnicodeDecodeError)  # FastAPI has read the whole body
+
+
+def undecodable_field(body: bytes) -> str | None:
+    """The first field whose string is no UTF-8; None where nothing can be read at all."""
+    try:
+        values = json.loads(body.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError):
+        return None
+    found = next(_escaped(values, ()), None)
+    return ".".join(found) if found else None
+
+
+def _escaped(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Paths of the strings in which bytes stand that could not be decoded."""
+    if isinstance(value, str) and ESCAPED_BYTE.search(value):
+        yield path
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _escaped(inner, (*path, str(key)))
+
+
 async def _mistake(_request: Request, error: Exception) -> JSONResponse:
     return answer(mistake(error))
+
+
+def failure_of(error: Exception, what: str) -> StudioError:
+    """What a stream that has begun tells of `error`: its status is sent already."""
+    if isinstance(error, StudioError):
+        return error
+    log.error("%s failed in mid-stream", what, exc_info=error)
+    return mistake(error)
 
 
 def mistake(error: Exception) -> StudioError:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from studio.errors import NotFound, Unavailable
 from studio.jobs import Jobs
-from studio.texts import Texts
+from studio.texts import RETRY_AFTER_S, Texts
 
 # Tags of the body's union, and with them parts of a fault's path: no field has such a name.
 PICTURE = "<picture>"
@@ -29,6 +29,7 @@ def kind_of(name: str, jobs: Jobs, texts: Texts) -> str:
             f"No picture model is called {name[:100]!r}, and the text engine does not know its "
             f"model yet. {texts.status.detail}",
             param="model",
+            retry_after_s=RETRY_AFTER_S,
         )
     raise NotFound(
         f"There is no model {name[:100]!r} here; this studio {served}.",

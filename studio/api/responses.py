@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 from pydantic import Discriminator, Tag
 from starlette.status import HTTP_200_OK
 
 from studio.api.answers import answer_with, field_of, source_notices
-from studio.api.disconnect import ClientGone, until_disconnect
+from studio.api.disconnect import ClientGone, hung_up, until_disconnect
 from studio.api.kinds import PICTURE, TEXT, kind_of_body
 from studio.api.schemas import InputImage, InputText, ResponsesBody, ignored_fields
 from studio.api.text_responses import answer_text
@@ -26,8 +26,6 @@ from studio.roles import roles_of
 from studio.settings import Settings
 from studio.step_cache import CACHE_FIELDS, CacheChoice
 from studio.texts import Texts
-
-CLIENT_CLOSED_REQUEST = 499
 
 AnyBody = Annotated[ResponsesBody, Tag(PICTURE)] | Annotated[TextBody, Tag(TEXT)]
 
@@ -64,9 +62,10 @@ def responses_router(
         notices = ignored_fields(body) + source_notices(pictures)
         if body.provider_options.image.prompt_upsampling:
             try:
-                draft, said = await until_disconnect(request, upsampled(expander, jobs, draft))
+                expanding = upsampled(expander, jobs, draft, owner=owner)
+                draft, said = await until_disconnect(request, expanding)
             except ClientGone:
-                return Response(status_code=CLIENT_CLOSED_REQUEST)
+                return hung_up()
             notices += said
         job = await to_thread.run_sync(lambda: _submit(jobs, draft, owner, pictures, body, notices))
         if body.background:
@@ -75,7 +74,7 @@ def responses_router(
             job = await until_disconnect(request, _finished(jobs, job.id, owner))
         except ClientGone:
             await to_thread.run_sync(jobs.cancel, job.id, owner)
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
+            return hung_up()
         _raise_unless_done(job)
         return await answer_with(request, jobs, job)
 

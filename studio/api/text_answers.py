@@ -4,12 +4,7 @@ import math
 import time
 from typing import Any, Final
 
-from studio.api.text_neutral import PLAIN_TEXT
-from studio.api.text_schemas import TextBody, TextOptions
-from studio.engine.text_protocol import Piece
-from studio.errors import StudioError, error_body
-from studio.request import Notice
-from studio.text_request import (
+from pipelines.text.requests import (
     Speculation,
     TextDelta,
     TextDone,
@@ -17,6 +12,11 @@ from studio.text_request import (
     TextStarted,
     TokenLogprob,
 )
+from studio.api.text_neutral import PLAIN_TEXT
+from studio.api.text_schemas import TextBody, TextOptions
+from studio.engine.text_protocol import Piece
+from studio.errors import StudioError, error_body
+from studio.request import Notice
 
 OPTION_NAMES: Final = frozenset(TextOptions.model_fields)
 FIELDS: Final = {"prompt": "input", "max_tokens": "max_output_tokens"}
@@ -105,14 +105,15 @@ class TextAnswer:
         return {
             "type": "message",
             "id": self.item_id,
-            "status": self.status,
+            "status": self.status if self.error is None else "incomplete",
             "role": "assistant",
             "content": [] if is_empty else [self.part()],
         }
 
     def response(self) -> dict[str, Any]:
-        """The response object; its message is in it once it is over and has not failed."""
+        """The response object; its message is in it once it is over, as far as it was written."""
         done = self._done if self.error is None else None
+        is_over = done is not None or self.error is not None
         return {
             "id": f"resp_{self.request.id}",
             "object": "response",
@@ -121,7 +122,7 @@ class TextAnswer:
             "status": self.status,
             "error": _failure(self.error),
             "incomplete_details": self._incomplete(),
-            "output": [self.item()] if done is not None else [],
+            "output": [self.item()] if is_over else [],
             "usage": usage_of(done) if done is not None else None,
             "warnings": [_warning(notice) for notice in self._warnings],
             **_asked(self._body, self.request),

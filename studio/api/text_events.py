@@ -2,25 +2,22 @@
 
 response.created, response.in_progress, response.output_item.added, response.content_part.added,
 response.output_text.delta …, response.output_text.done, response.content_part.done,
-response.output_item.done, response.completed or response.incomplete. A failure in mid-stream ends
-it with error and response.failed. The literal `[DONE]` is last.
+response.output_item.done, response.completed or response.incomplete. After a failure in mid-stream
+part and item end as they are, then come error and response.failed. The literal `[DONE]` is last.
 """
 
 import json
-import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, Final
 
-from studio.api.failures import mistake
+from pipelines.text.requests import TextDelta
+from studio.api.failures import failure_of
 from studio.api.text_answers import TextAnswer
 from studio.engine.text_protocol import Piece
-from studio.errors import StudioError, error_body
-from studio.text_request import TextDelta
+from studio.errors import error_body
 
 DONE: Final = b"data: [DONE]\n\n"
-
-log = logging.getLogger(__name__)
 
 Event = dict[str, Any]
 
@@ -41,11 +38,8 @@ async def event_frames(answer: TextAnswer, pieces: AsyncGenerator[Piece]) -> Asy
                 answer.take(piece)
                 if isinstance(piece, TextDelta) and (piece.text or piece.logprobs):
                     yield frame(events.delta(piece))
-        except StudioError as error:
-            answer.fail(error)
-        except Exception as error:  # the HTTP boundary: the status is sent already
-            log.exception("a text failed in mid-stream")
-            answer.fail(mistake(error))
+        except Exception as error:  # the HTTP boundary
+            answer.fail(failure_of(error, "a text"))
         for event in events.closing():
             yield frame(event)
         yield DONE
@@ -86,13 +80,11 @@ class TextEvents:
     def closing(self) -> Iterator[Event]:
         """After the last word, or after a failure."""
         answer = self._answer
-        if answer.error is not None:
-            yield self._event("error", **error_body(answer.error))
-            yield self._of_response("response.failed")
-            return
         yield self._of_part("response.output_text.done", text=answer.text, logprobs=answer.logprobs)
         yield self._of_part("response.content_part.done", part=answer.part())
         yield self._event("response.output_item.done", output_index=0, item=answer.item())
+        if answer.error is not None:
+            yield self._event("error", **error_body(answer.error))
         yield self._of_response(f"response.{answer.status}")
 
     def _of_response(self, kind: str) -> Event:

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from pipelines.text.requests import Message
 from studio.api.schemas import InputText, Strict, text_or_list
 from studio.errors import BadRequest
-from studio.text_request import Message
 
 MAX_ITEMS: Final = 2_000  # turns, or parts of one; a chat template reads them one by one
 

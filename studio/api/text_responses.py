@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from studio.api.disconnect import ClientGone, until_disconnect
-from studio.api.event_stream import EventStream
+from pipelines.text.requests import TextRequest
+from studio.api.disconnect import answered
+from studio.api.event_stream import streamed
 from studio.api.text_answers import TextAnswer, field_of
 from studio.api.text_events import event_frames
 from studio.api.text_input import prompt_of
@@ -15,10 +17,8 @@ from studio.api.text_neutral import idle_fields, refuse_unsupported
 from studio.api.text_schemas import TextBody
 from studio.engine.text_protocol import Piece
 from studio.errors import StudioError
-from studio.text_request import TextDraft, TextRequest
+from studio.text_request import TextDraft
 from studio.texts import Texts
-
-CLIENT_CLOSED_REQUEST = 499
 
 
 async def answer_text(request: Request, texts: Texts, body: TextBody) -> Response:
@@ -31,14 +31,9 @@ async def answer_text(request: Request, texts: Texts, body: TextBody) -> Respons
         planned, notices = texts.plan(_draft(body))
     answer = TextAnswer(body, planned, notices + idle_fields(body))
     pieces = _pieces(texts, planned, request.state.owner)
-    try:
-        if not body.stream:
-            await until_disconnect(request, _write_all(answer, pieces))
-            return JSONResponse(answer.response())
-        frames = event_frames(answer, pieces)
-        return EventStream(await until_disconnect(request, _first(frames)), frames)
-    except ClientGone:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    if body.stream:
+        return await streamed(request, event_frames(answer, pieces))
+    return await answered(request, _whole(answer, pieces))
 
 
 async def _pieces(texts: Texts, request: TextRequest, owner: str) -> AsyncGenerator[Piece]:
@@ -48,14 +43,11 @@ async def _pieces(texts: Texts, request: TextRequest, owner: str) -> AsyncGenera
                 yield piece
 
 
-async def _write_all(answer: TextAnswer, pieces: AsyncGenerator[Piece]) -> None:
+async def _whole(answer: TextAnswer, pieces: AsyncGenerator[Piece]) -> dict[str, Any]:
     async with aclosing(pieces):
         async for piece in pieces:
             answer.take(piece)
-
-
-async def _first(frames: AsyncGenerator[bytes]) -> bytes:
-    return await anext(frames)
+    return answer.response()
 
 
 def _draft(body: TextBody) -> TextDraft:

@@ -25,13 +25,14 @@ def available(expander: Expander | None, *, param: str | None = None) -> Expande
 
 
 async def upsampled(
-    expander: Expander | None, jobs: Jobs, draft: Draft
+    expander: Expander | None, jobs: Jobs, draft: Draft, *, owner: str
 ) -> tuple[Draft, tuple[Notice, ...]]:
     """`draft` with an expanded prompt, or as it is with a notice that says why.
 
     The seed of the pictures is that of the expansion, too, and is drawn here where it is left out:
     so the same request gives the same prompt. Raises `Unavailable` without a text model, while it
-    loads and when it is lost, and `BadRequest` for a draft that could not be made anyway.
+    loads and when it is lost, `TooManyRequests` where `owner` has too many texts in flight, and
+    `BadRequest` for a draft that could not be made anyway.
     """
     expander = available(expander, param=PARAM)
     try:
@@ -41,9 +42,8 @@ async def upsampled(
         raise
     draft = replace(draft, seed=planned.seed)
     spec = jobs.spec_of(draft.model)
-    steps = expander.expand(
-        draft.prompt, spec=spec, world=jobs.worlds.get(spec.name), seed=planned.seed
-    )
+    world = jobs.worlds.get(spec.name)
+    steps = expander.expand(draft.prompt, owner=owner, spec=spec, world=world, seed=planned.seed)
     try:
         async with aclosing(steps):
             async for step in steps:

@@ -24,6 +24,7 @@ from pipelines.specs import ModelSpec, find_spec
 from pipelines.text import embedded
 from pipelines.text.packed import can_pack
 from pipelines.text.packed_folder import is_packed_folder
+from studio.engine.text_http.refusals import site_of
 from studio.errors import CannotStart
 from studio.serving import bind, lock_folder
 from studio.settings import Settings
@@ -112,7 +113,8 @@ def _text(settings: Settings) -> str:
     if settings.text_engine == "off":
         return "nobody writes text"
     if settings.text_engine == "http":
-        return f"{settings.text_url} writes text: the studio looks for it once it runs"
+        site = site_of(settings.text_url or "", settings.text_key)
+        return f"{site.url} writes text: the studio looks for it once it runs"
     if settings.text_model is not None:
         return f"{settings.text_model} writes text: it is looked at when it is loaded"
     products = "4-bit products" if can_pack() else "bfloat16: this torch has no 4-bit products"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from pipelines.text.embedded import NAME as EMBEDDED
 from pipelines.text.requests import (
     Speculation,
     TextCancelled,
@@ -19,6 +20,8 @@ from studio.engine.protocol import EngineStatus, WorkerLost
 from studio.engine.text_protocol import Piece, TextModel
 from studio.errors import BadRequest, StudioError, Unavailable
 
+RETRY_AFTER_S = 5  # loading takes some seconds; the first start fetches the model before it
+
 Told = TextStarted | TextDelta | TextDone | TextFailed | TextCancelled | StudioError
 
 
@@ -32,7 +35,8 @@ class LocalTextEngine:
         command: tuple[str, ...] = ("-m", "studio.engine.text_worker"),
     ) -> None:
         self._child = LocalEngine(config, command=command)
-        self._model = TextModel(config.model)
+        # A path is nobody's business, and no name that a request could give.
+        self._model = TextModel(config.model if config.model == EMBEDDED else "")
         self._streams: dict[str, asyncio.Queue[Told]] = {}
         self._speculation = Speculation(0, 0, 0)
         self._ready_after: int | None = None  # restarts of the worker that is ready
@@ -89,6 +93,8 @@ class LocalTextEngine:
         """End the worker; texts in flight end with it."""
         self._ready_after = None
         self._child.close()
+        for told in self._streams.values():
+            told.put_nowait(_not_ready(self.status))
 
     def _handle(self, event: Any) -> None:
         """An event of the worker, on the event loop."""
@@ -108,12 +114,7 @@ class LocalTextEngine:
 
     def _tell(self, event: Any) -> None:
         if isinstance(event, TextDone) and (more := event.usage.speculation):
-            sums = self._speculation
-            self._speculation = Speculation(
-                sums.steps + more.steps,
-                sums.drafted + more.drafted,
-                sums.accepted + more.accepted,
-            )
+            self._speculation += more
         if event.request_id in self._streams:
             self._streams[event.request_id].put_nowait(event)
 
@@ -138,5 +139,7 @@ def _not_ready(status: EngineStatus) -> Unavailable:
         )
     if status.state == "closed":
         return Unavailable("The studio is shutting down.", code="engine_closed")
-    detail = f": {status.detail}" if status.detail else ""
-    return Unavailable(f"The text model is coming{detail}. Try again in a moment.")
+    detail = f": {status.detail.rstrip('.')}" if status.detail else ""
+    return Unavailable(
+        f"The text model is coming{detail}. Try again in a moment.", retry_after_s=RETRY_AFTER_S
+    )

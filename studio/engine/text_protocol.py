@@ -11,6 +11,14 @@ Piece = TextStarted | TextDelta | TextDone
 
 
 @dataclass(frozen=True, slots=True)
+class Caveat:
+    """A field that the engine may not honour, without telling. Texts that it touches are warned."""
+
+    param: str  # of a `TextDraft`
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class TextModel:
     """A text model as it is served. None: the engine does not say, or is not asked yet."""
 
@@ -19,6 +27,7 @@ class TextModel:
     chats: bool = True  # takes turns through a chat template
     completes: bool = True  # goes on with plain text
     adapters: tuple[str, ...] = ()  # LoRAs by name, for `TextRequest.adapter`
+    caveats: tuple[Caveat, ...] = ()
 
 
 class TextEngine(Protocol):

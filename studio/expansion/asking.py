@@ -54,7 +54,8 @@ _INSTRUCTION = (
 )
 _PARAMETERS = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?) ?([mb])(?![A-Za-z])", re.IGNORECASE)
 _CHAT_SAMPLING = Sampling(temperature=0.8, top_p=0.95)
-_EXAMPLES_SAMPLING = Sampling(temperature=0.7, top_p=0.9, repetition_penalty=1.1)
+# No repetition penalty: it would strike the commas, and a plain OpenAI server refuses the field.
+_EXAMPLES_SAMPLING = Sampling(temperature=0.7, top_p=0.9)
 _ADAPTER_SAMPLING = Sampling(
     temperature=template.TEMPERATURE,
     top_p=template.TOP_P,

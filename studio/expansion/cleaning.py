@@ -33,6 +33,8 @@ _PREFACE = re.compile(
     r"|(?:the |your |an? )?(?:(?:expanded|detailed|improved|new|image|final) )*prompt\s*:\s*)",
     re.IGNORECASE,
 )
+# What a reasoning model says to itself; open as long as its end has not come.
+_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.IGNORECASE | re.DOTALL)
 _MAY_BE_PREFACE = re.compile(
     r"\s*(?:sure|certainly|of course|okay|ok|absolutely|great|here)\b[^:\n]{0,90}$", re.IGNORECASE
 )
@@ -97,7 +99,8 @@ def clean(idea: str, raw: str, budget: Budget, *, is_answer: bool, is_complete: 
     kept.own = len(kept.contents)
     seen_twice = 0
     ending = "," if kept.text else ""
-    for clause, sign in _clauses(_unwrapped(raw, is_answer=is_answer, is_complete=is_complete)):
+    body = _unwrapped(idea, raw, is_answer=is_answer, is_complete=is_complete)
+    for clause, sign in _clauses(body):
         clause = _usable(clause, idea, is_list=not is_answer)
         words = content_words(clause)
         if not words or kept.says_again(words):
@@ -105,7 +108,8 @@ def clean(idea: str, raw: str, budget: Budget, *, is_answer: bool, is_complete: 
             if seen_twice == IN_A_LOOP:
                 break
             continue
-        if contradicts(clause, kept.text):
+        # An answer may come to the idea's own words late; they hold from its beginning.
+        if contradicts(clause, f"{idea}\n{kept.text}"):
             continue
         longer = f"{kept.text}{ending} {clause}".strip()
         if not budget.fits(idea, longer):
@@ -117,19 +121,39 @@ def clean(idea: str, raw: str, budget: Budget, *, is_answer: bool, is_complete: 
     return f"{kept.text}." if ". " in kept.text and is_complete and is_answer else kept.text
 
 
-def _unwrapped(raw: str, *, is_answer: bool, is_complete: bool) -> str:
+def _unwrapped(idea: str, raw: str, *, is_answer: bool, is_complete: bool) -> str:
     """Without the words around a prompt; a complete text ends its last clause."""
     text = raw.replace("’", "'").replace("**", "")
     if is_answer:
-        text = text.lstrip()
-        while preface := _PREFACE.match(text):
-            text = text[preface.end() :].lstrip()
-        if not is_complete and _MAY_BE_PREFACE.match(text):
-            return ""
+        text = _without_preface(idea.replace("’", "'"), text, is_complete=is_complete)
     leak = _LEAK.search(text)
     if leak:
         return f"{text[: leak.start()]}\n"
     return f"{text}\n" if is_complete else text
+
+
+def _without_preface(idea: str, text: str, *, is_complete: bool) -> str:
+    """The prompt in an answer; empty as long as it is open whether it has begun."""
+    text = _THOUGHT.sub("", text, count=1).lstrip()
+    while not _begins_with(text, idea):
+        if not is_complete and _begins_with(idea, text):
+            return ""
+        preface = _PREFACE.match(text)
+        if preface is None or _is_own(preface[0], idea):
+            is_open = not is_complete and _MAY_BE_PREFACE.match(text)
+            return "" if is_open else text
+        text = text[preface.end() :].lstrip()
+    return text
+
+
+def _begins_with(text: str, beginning: str) -> bool:
+    return text.lower().startswith(beginning.lower())
+
+
+def _is_own(preface: str, idea: str) -> bool:
+    """Whether it is no preface, but the idea: "Great Wall of China," for "the great wall"."""
+    shared = set(content_words(preface)) & set(content_words(idea))
+    return words_of(preface)[0] in words_of(idea) and len(shared) > 1
 
 
 def _clauses(text: str) -> Iterator[tuple[str, str]]:
@@ -144,7 +168,7 @@ def _clauses(text: str) -> Iterator[tuple[str, str]]:
 
 def _usable(clause: str, idea: str, *, is_list: bool) -> str:
     """The clause as it may stand in a prompt; empty where it may not."""
-    if _MARKUP.search(clause) or _PERSON.search(clause) or _NEGATION.search(clause):
+    if _MARKUP.search(clause) or _speaks(clause, idea) or _negates(clause, idea):
         return ""
     if is_list and _TELLING.search(clause):
         return ""
@@ -156,6 +180,22 @@ def _usable(clause: str, idea: str, *, is_list: bool) -> str:
         return ""
     words = _without_ends(_before_loop(text.split(" ")))
     return " ".join(words) if len(words) <= MAX_CLAUSE_WORDS else ""
+
+
+def _speaks(clause: str, idea: str) -> bool:
+    """Whether it tells of a person that the idea does not: "my dog" may be the idea's."""
+    own = words_of(idea)
+    return any(word[0].lower() not in own for word in _PERSON.finditer(clause))
+
+
+def _negates(clause: str, idea: str) -> bool:
+    """Whether something is denied that the idea does not deny: a sign may say "no smoking"."""
+    own, contents = words_of(idea), content_words(idea)
+    for word in _NEGATION.finditer(clause):
+        denied = content_words(clause[word.end() :])[:1]
+        if word[0].lower() not in own or not set(denied) <= set(contents):
+            return True
+    return False
 
 
 def _before_loop(words: list[str]) -> list[str]:

@@ -29,7 +29,13 @@ AXES: Mapping[str, Mapping[str, Words]] = {
             "blue sky",
         ),
         "night": _words(
-            r"nights?\b", "midnight", r"moon(?!stone)", "starlight", "starry", r"stars\b", "street lamp"
+            r"nights?\b",
+            "midnight",
+            r"moon(?!stone)",
+            "starlight",
+            "starry",
+            r"stars\b",
+            "street lamp",
         ),
         "dusk": _words("dusk", "twilight", "sunset", "blue hour", "last sun", "last grey light"),
     },
@@ -78,7 +84,9 @@ AXES: Mapping[str, Mapping[str, Words]] = {
         "photograph": _words(
             "photo", r"\d+ ?mm\b", r"lens\b", "film still", "instant film", "depth of field"
         ),
-        "painting": _words(r"(?:oil|acrylic) paint", "impasto", "brushwork", r"oil sketch", "fresco"),
+        "painting": _words(
+            r"(?:oil|acrylic) paint", "impasto", "brushwork", "oil sketch", "fresco"
+        ),
         "watercolour": _words(r"watercolou?r", "gouache", "pigments"),
         "drawing": _words(
             "drawing", "illustration", "pencil", "charcoal sketch", "engraving", "etching", "comic"
@@ -105,8 +113,7 @@ def contradicts(clause: str, before: str) -> bool:
     known = told_by(before)
     for axis, values in told_by(clause).items():
         for value in values:
-            others = known.get(axis, frozenset()) - {value}
-            if others and value not in known[axis]:
-                if not all(frozenset({value, other}) in TOGETHER for other in others):
-                    return True
+            others = known.get(axis, frozenset())
+            if value not in others and any({value, other} not in TOGETHER for other in others):
+                return True
     return False

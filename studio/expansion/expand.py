@@ -14,8 +14,8 @@ from functools import partial
 from pipelines.specs import ModelSpec
 from pipelines.text.requests import Finish, TextDelta, TextDone, TextRequest, TextUsage
 from studio.engine.protocol import EngineStatus
-from studio.engine.text_protocol import TextEngine, TextModel
-from studio.errors import BadRequest, ExpansionFailed
+from studio.engine.text_protocol import TextModel
+from studio.errors import BadRequest, ExpansionFailed, StudioError
 from studio.expansion.asking import (
     Form,
     copies_example,
@@ -35,17 +35,22 @@ from studio.expansion.template import clean_idea
 from studio.expansion.words import words_of
 from studio.expansion.worlds import begun, finished, idea_fault
 from studio.request import SEED_LIMIT
+from studio.texts import Texts
 from studio.world import World
 
 TRIES = 3
 SEED_STRIDE = 0x9E3779B9  # between the seeds of the tries: far from anybody's next seed
-AS_IT_IS = "It is used as it is."
+AS_IT_IS = "The prompt stays as it is."
 _NO_USAGE = TextUsage(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The prompt so far; within one attempt it only grows."""
+    """The prompt so far.
+
+    For a model that draws anything it only grows within one attempt. In a world words come between
+    those of the idea, and a choice is taken back where a later one does not go with it.
+    """
 
     text: str
     attempt: int  # from 1
@@ -73,40 +78,44 @@ class _Try:
 
 
 class Expander:
-    """Expansion with one text engine. Lives on the server's event loop, like the engine."""
+    """Expansion with a studio's texts, under their limits. Lives on the server's event loop."""
 
-    def __init__(self, engine: TextEngine, *, tries: int = TRIES) -> None:
-        self._engine = engine
+    def __init__(self, texts: Texts, *, tries: int = TRIES) -> None:
+        self._texts = texts
         self._tries = tries
 
     @property
-    def status(self) -> EngineStatus:
-        """What the text engine is doing; never blocks."""
-        return self._engine.status
+    def status(self) -> EngineStatus | None:
+        """What the text engine is doing; None without one. Never blocks."""
+        return self._texts.status
 
     @property
     def model(self) -> TextModel:
-        """The text model."""
-        return self._engine.model
+        """The text model. Raises `Unavailable` while the engine does not know it."""
+        return self._texts.model_of(None)
 
     async def expand(
-        self, idea: str, *, spec: ModelSpec, world: World | None = None, seed: int = 0
+        self, idea: str, *, owner: str, spec: ModelSpec, world: World | None = None, seed: int = 0
     ) -> AsyncGenerator[Progress | Expansion]:
         """Some `Progress`, then the `Expansion`; closing the generator ends the text model's work.
 
         `spec` and `world` are those of the picture model. Raises `BadRequest` for an empty idea,
-        `ExpansionFailed` where the idea has to stay as it is, and what the text engine raises.
+        `ExpansionFailed` where the idea has to stay as it is, and what `Texts.stream` raises.
         """
         _check_idea(idea)
         if world is not None and (fault := idea_fault(world, idea)):
             raise ExpansionFailed(f"{fault} {AS_IT_IS}", param="prompt")
-        steps = self._in_world(idea, world, seed) if world else self._free(idea, spec, seed)
+        steps = (
+            self._in_world(idea, world, owner, seed)
+            if world
+            else self._free(idea, spec, owner, seed)
+        )
         async with aclosing(steps):
             async for step in steps:
                 yield step
 
     async def _free(
-        self, idea: str, spec: ModelSpec, seed: int
+        self, idea: str, spec: ModelSpec, owner: str, seed: int
     ) -> AsyncGenerator[Progress | Expansion]:
         """For a model that draws anything: tries, until one passes the checks."""
         form, start = form_of(self.model), clean_idea(idea)
@@ -117,7 +126,7 @@ class Expander:
         for attempt in range(1, self._tries + 1):
             request = request_of(form, start, id=_new_id(), seed=_seed_of(seed, attempt))
             done, shown = _Try(), ""
-            async with aclosing(self._write(request, done)) as deltas:
+            async with aclosing(self._write(request, owner, done)) as deltas:
                 async for _ in deltas:
                     if (text := prompt_of(raw=done.raw, is_complete=False)) != shown:
                         shown = text
@@ -133,13 +142,13 @@ class Expander:
         raise ExpansionFailed(message, param="prompt")
 
     async def _in_world(
-        self, idea: str, world: World, seed: int
+        self, idea: str, world: World, owner: str, seed: int
     ) -> AsyncGenerator[Progress | Expansion]:
         """For a model that draws one world: a choice in its words, which never fails."""
         rng = random.Random(f"{seed} {idea}")
         form, done, shown = form_of(self.model), _Try(), idea
         request = world_request_of(form, clean_idea(idea), world, rng, id=_new_id(), seed=seed)
-        async with aclosing(self._write(request, done)) as deltas:
+        async with aclosing(self._write(request, owner, done)) as deltas:
             async for _ in deltas:
                 text = begun(world, idea, _whole_clauses(done.raw))
                 if text != shown:
@@ -152,15 +161,19 @@ class Expander:
             raise ExpansionFailed(message, param="prompt")
         yield Expansion(idea, final, seed, self.model.name, 1, done.usage)
 
-    async def _write(self, request: TextRequest, done: _Try) -> AsyncGenerator[None]:
+    async def _write(self, request: TextRequest, owner: str, done: _Try) -> AsyncGenerator[None]:
         """Fill `done` as the engine writes; yields after each delta."""
-        async with aclosing(self._engine.stream(request)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, TextDelta):
-                    done.raw += piece.text
-                    yield
-                elif isinstance(piece, TextDone):
-                    done.finish, done.usage = piece.finish, piece.usage
+        try:
+            async with aclosing(self._texts.stream(request, owner=owner)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, TextDelta):
+                        done.raw += piece.text
+                        yield
+                    elif isinstance(piece, TextDone):
+                        done.finish, done.usage = piece.finish, piece.usage
+        except StudioError as error:
+            error.param = None  # a field of the request above, which nobody sent
+            raise
 
 
 def _check_idea(idea: str) -> None:

@@ -31,10 +31,3 @@ def prefix_of(idea: str) -> str:
             "There is no idea to expand. Type a few words, such as 'a cat on a chair'."
         )
     return TEMPLATE.format(idea=cleaned)
-
-
-def prompt_of(idea: str, continuation: str) -> str:
-    """The whole prompt: the idea, a comma, and what the model wrote before the newline."""
-    written = _SPACES.sub(" ", continuation.split(STOP, 1)[0]).strip(" ,")
-    cleaned = clean_idea(idea)
-    return f"{cleaned}, {written}" if written else cleaned

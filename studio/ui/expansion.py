@@ -59,7 +59,7 @@ def expansion_panel(spec: ModelSpec, place: Place) -> str:
         "<p></p></div></div>"
         "<p class='expansion-problem problem' hidden></p>"
         f"<div class='expansion-buttons'>{buttons}</div></section>"
-        "<p id='expanded-from' hidden><span>Expanded from <q></q></span>"
+        "<p id='expanded-from' hidden><span>Expanded from <q></q><i hidden>, then edited</i></span>"
         "<button type='button' data-expand='undo'>Undo</button></p>"
         "<p class='expansion-said' role='status' aria-live='polite'></p>"
     )

@@ -189,12 +189,10 @@ class Making:
     def _engines(self) -> Updates:
         """What the picture engine does, and the text engine where there is one."""
         bar = topbar(self._jobs.engine_status, self._offer.spec, self._place.models)
-        if self._page.expand is None or self._expander is None:
+        text = self._expander.status if self._expander is not None else None
+        if self._page.expand is None or text is None:
             return {self._page.topbar: bar}
-        return {
-            self._page.topbar: bar,
-            self._page.expand: expand_button(self._expander.status),
-        }
+        return {self._page.topbar: bar, self._page.expand: expand_button(text)}
 
     def _seed(self, view: JobView) -> Updates:
         controls = self._page.seed

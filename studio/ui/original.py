@@ -1,11 +1,12 @@
-"""What the page keeps of an expansion: the words before it, for as long as the prompt stays it.
+"""What the page keeps of an expansion: the words before it, for as long as the prompt comes of it.
 
-One hidden control holds both texts, as JSON that `assets/expand.js` writes, too. Whoever edits the
-prompt away from the expansion has written a prompt of his own, and the words before it are dropped;
-nobody has to notice the edit, since the texts are compared when they are used.
+One hidden control holds both texts, as JSON that `assets/expand.js` writes, too. The prompt may be
+edited after; one that is emptied, or replaced by another, has no words before it. Nobody has to
+notice which it was, since the texts are compared when they are used.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ def keep_expansion(settings: Mapping[str, Any]) -> str:
 
 
 def original_of(prompt: str, kept: str) -> str | None:
-    """The words before the expansion, where `prompt` is that expansion; `kept` may be anything."""
+    """The words before the expansion of which `prompt` comes; `kept` may be anything."""
     try:
         texts = json.loads(kept) if kept else None
     except (ValueError, RecursionError):
@@ -29,4 +30,20 @@ def original_of(prompt: str, kept: str) -> str | None:
     original, expanded = texts.get("original"), texts.get("expanded")
     if not isinstance(original, str) or not isinstance(expanded, str):
         return None
-    return original if expanded.strip() == prompt.strip() else None
+    return original if comes_of(prompt, expanded) else None
+
+
+def comes_of(prompt: str, expanded: str) -> bool:
+    """Whether `prompt` is the expansion, or still is after an edit.
+
+    It is as long as half of the words are there. `comesOf` in `assets/expand.js` says the same.
+    """
+    if prompt.strip() == expanded.strip():
+        return True
+    words = _words(expanded)
+    return bool(words) and 2 * len(words & _words(prompt)) >= len(words)
+
+
+def _words(text: str) -> set[str]:
+    """Without the short ones, which any two prompts share."""
+    return {word for word in re.findall(r"[^\W_]+", text.lower()) if len(word) > 3}

@@ -7,6 +7,7 @@ words what stands in the prompt already.
 import re
 from dataclasses import dataclass
 
+from studio.expansion.worlds import with_article
 from studio.world import World
 
 # What a phrase of a place or a setting begins with; "sand dunes" alone may mean anything.
@@ -92,8 +93,7 @@ def _backgrounds(world: World) -> tuple[Word, ...]:
 
 
 def _background(colour: str) -> str:
-    article = "an" if colour[0] in "aeiou" else "a"
-    return f"on {article} {colour} background"
+    return f"on {with_article(colour)} background"
 
 
 def _places(world: World) -> tuple[Word, ...]:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from pipelines.text.requests import TextRequest
 from studio.engine.protocol import EngineStatus
-from studio.expansion.expand import Expander
+from studio.texts import Texts
 from tests.browser.conftest import PHONE, OpenPage, generate, show, wait_for_pictures
 from tests.fake_engine import FakeEngine
 from tests.fake_text_engine import FakeTextEngine
@@ -46,8 +46,8 @@ def expanding(
         replace(SPEC, max_sequence_length=512),
         replace(SPEC, name="worldly", source=model),
     ]
-    expander = Expander(text_engine)
-    with RunningStudio(folder / "data", FakeEngine(), specs=specs, expander=expander) as studio:
+    texts = Texts(text_engine)
+    with RunningStudio(folder / "data", FakeEngine(), specs=specs, texts=texts) as studio:
         yield studio
 
 
@@ -110,18 +110,85 @@ def test_undo_brings_the_old_words_back(expanding: RunningStudio, ready: Page) -
     assert expanding.jobs.history("local").pictures[0].request.original_prompt is None
 
 
-def test_a_prompt_edited_away_is_the_persons_own(expanding: RunningStudio, ready: Page) -> None:
+def test_an_edit_of_an_expansion_does_not_lose_the_words_before_it(
+    expanding: RunningStudio, ready: Page
+) -> None:
     page = ready
     expand(page)
     press(page, "accept")
-    expect(page.locator("#expanded-from")).to_be_visible()
+    expect(page.locator("#expanded-from")).to_have_text(
+        "Expanded from a catUndo", use_inner_text=True
+    )
     page.focus("#prompt textarea")
     page.keyboard.press("End")
     page.keyboard.type(", at night")
-    expect(page.locator("#expanded-from")).to_be_hidden()
+    expect(page.locator("#expanded-from span")).to_have_text("Expanded from a cat, then edited")
     page.click("#generate")
     wait_for_pictures(page, f"{IN_ROOM}, at night")
+    assert expanding.jobs.history("local").pictures[0].request.original_prompt == "a cat"
+    page.fill("#prompt textarea", "")
+    expect(page.locator("#expanded-from")).to_be_hidden()
+    page.fill("#prompt textarea", f"{IN_ROOM}, by day")
+    expect(page.locator("#expanded-from i")).to_be_visible()
+    press(page, "undo")
+    expect(page.locator("#prompt textarea")).to_have_value("a cat")
+
+
+def test_a_prompt_replaced_is_the_persons_own(expanding: RunningStudio, ready: Page) -> None:
+    page = ready
+    expand(page)
+    press(page, "accept")
+    page.fill("#prompt textarea", "a dog on a red sofa")
+    expect(page.locator("#expanded-from")).to_be_hidden()
+    page.click("#generate")
+    wait_for_pictures(page, "a dog on a red sofa")
     assert expanding.jobs.history("local").pictures[0].request.original_prompt is None
+
+
+def test_expanding_twice_keeps_the_persons_words(
+    expanding: RunningStudio, text_engine: FakeTextEngine, ready: Page
+) -> None:
+    page = ready
+    expand(page)
+    press(page, "accept")
+    text_engine.answer = lambda request: FIELD
+    page.click(".expand")
+    page.wait_for_selector("#expansion-panel[data-state=done]:not([hidden])")
+    press(page, "accept")
+    expect(page.locator("#prompt textarea")).to_have_value(f"{IN_ROOM},{FIELD.rstrip()}")
+    expect(page.locator("#expanded-from q")).to_have_text("a cat")
+    press(page, "undo")
+    expect(page.locator("#prompt textarea")).to_have_value("a cat")
+
+
+def test_a_prompt_that_changed_under_the_panel_is_not_replaced(
+    expanding: RunningStudio, ready: Page, open_page: OpenPage
+) -> None:
+    page = ready
+    generate(page, "an old boat")
+    wait_for_pictures(page, "an old boat")
+    expand(page)
+    page.locator("#strip .shot").first.click()
+    page.get_by_role("button", name="Use these settings").click()
+    expect(page.locator("#prompt textarea")).to_have_value("an old boat")
+    expect(page.locator("#expansion-panel")).to_be_hidden()
+    expand(page)
+    at_once = """() => {
+        const field = document.querySelector("#prompt textarea");
+        field.value = "a new prompt";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        document.querySelector("[data-expand=accept]").click();
+    }"""
+    page.evaluate(at_once)
+    expect(page.locator("#expansion-panel")).to_be_hidden()
+    assert prompt_of(page) == "a new prompt"
+    worldly = open_page(f"{expanding.url}/models/worldly/")
+    worldly.wait_for_selector(".expand[data-state=ready]")
+    worldly.click(".world-toggle")
+    expand(worldly, "an apple")
+    worldly.locator(".word", has_text="in the snow").click()
+    expect(worldly.locator("#expansion-panel")).to_be_hidden()
+    assert "in the snow" in prompt_of(worldly)
 
 
 def test_try_again_writes_another_and_dismiss_changes_nothing(
@@ -168,7 +235,7 @@ def test_what_cannot_be_expanded_is_said_and_the_prompt_stays(
     page = ready
     text_engine.answer = lambda request: " I love it"
     expand(page, state="failed")
-    expect(page.locator(".expansion-problem")).to_contain_text("used as it is")
+    expect(page.locator(".expansion-problem")).to_contain_text("stays as it is")
     expect(page.locator("[data-expand=accept]")).to_be_hidden()
     expand(page, "  ", state="failed")
     expect(page.locator(".expansion-problem")).to_contain_text("write a few words first")
@@ -189,6 +256,21 @@ def test_a_text_model_on_its_way_is_waited_for(
     assert not text_engine.requests
     text_engine.status = EngineStatus("ready")
     expect(page.locator(".expand")).to_be_enabled()  # the page looks again by itself
+    expect(page.locator("#expansion-panel")).to_be_hidden()  # that it is coming is true no more
+
+
+def test_a_text_model_lost_in_mid_text_is_explained_and_asked_no_longer(
+    text_engine: FakeTextEngine, ready: Page
+) -> None:
+    page = ready
+    text_engine.hold = asyncio.Event()  # never set
+    expand(page, state="writing")
+    expect(page.locator(".expansion-new p")).to_contain_text("red sofa")
+    text_engine.status = EngineStatus("failed", "No weights.")
+    page.wait_for_selector(".expand[data-state=failed]")
+    page.locator(".expand").click(force=True)
+    expect(page.locator(".expansion-problem")).to_contain_text("No weights.")
+    wait_until(lambda: text_engine.requests[0].id in text_engine.cancelled, "it is given up")
 
 
 def test_a_studio_without_a_text_model_offers_nothing(page: Page) -> None:

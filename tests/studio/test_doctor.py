@@ -93,6 +93,11 @@ def test_who_writes_text(tmp_path, model, values, said):
     assert found["text"].is_fine and said in found["text"].message
 
 
+def test_a_text_url_that_the_start_refuses_is_no_fine_one(tmp_path, model):
+    settings = settings_for(tmp_path, model, text_engine="http", text_url="ftp://there")
+    assert "--text-url ftp://there is no server's" in faults(settings)["text"]
+
+
 def test_the_text_model_that_is_there(tmp_path, model, smollm2_folder):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "text").symlink_to(smollm2_folder)

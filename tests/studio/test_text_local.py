@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.text.requests import Speculation, TextDelta, TextDone, TextRequest, TextStarted
 from studio.engine.messages import TextWorkerConfig
-from studio.engine.protocol import EngineState
-from studio.engine.text_local import LocalTextEngine
+from studio.engine.protocol import EngineState, EngineStatus
+from studio.engine.text_local import LocalTextEngine, _not_ready
 from studio.errors import BadRequest, Unavailable
 
 TIMEOUT_S = 30
@@ -105,8 +105,9 @@ def test_before_the_model_is_there_the_cause_is_named() -> None:
     async def check() -> None:
         async with started("slow", "loading") as engine:
             await until(lambda: engine.status.detail.startswith("fetching"))
-            with pytest.raises(Unavailable, match="coming: fetching the text model"):
+            with pytest.raises(Unavailable, match="coming: fetching the text model") as coming:
                 await text(engine, ask("a"))
+            assert int(coming.value.headers["Retry-After"]) > 0
         async with started("broken", "failed") as engine:
             with pytest.raises(Unavailable, match=r"config\.json") as caught:
                 await text(engine, ask("a"))
@@ -115,3 +116,8 @@ def test_before_the_model_is_there_the_cause_is_named() -> None:
             await text(engine, ask("a"))
 
     asyncio.run(check())
+
+
+def test_a_cause_that_is_a_sentence_gets_no_second_full_stop() -> None:
+    error = _not_ready(EngineStatus("restarting", "The machine may have run out of memory."))
+    assert "run out of memory. Try again" in error.message

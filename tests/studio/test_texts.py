@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
+from pipelines.text.embedded import NAME as EMBEDDED
 from pipelines.text.requests import Message, Speculation, TextDone, TextRequest, TextStarted
 from studio.engine.protocol import EngineStatus
 from studio.engine.text_protocol import Piece, TextModel
@@ -64,8 +65,8 @@ def test_without_an_engine_there_is_no_text() -> None:
 
 def test_another_model_is_not_found() -> None:
     texts = Texts(FakeTextEngine())
-    assert texts.model_of(None) == texts.model_of("smollm2-135m") == texts.model
-    with pytest.raises(NotFound, match="'smollm2-135m'") as caught:
+    assert texts.model_of(None) == texts.model_of(EMBEDDED) == texts.model
+    with pytest.raises(NotFound, match=f"'{EMBEDDED}'") as caught:
         texts.plan(TextDraft("x", model="other"))
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
 
@@ -75,8 +76,9 @@ def test_a_model_that_is_not_known_yet_is_unavailable() -> None:
     texts = Texts(engine)
     assert texts.model is None
     for name in (None, "", "some-model"):
-        with pytest.raises(Unavailable, match="looking"):
+        with pytest.raises(Unavailable, match="looking") as caught:
             texts.plan(TextDraft("x", model=name))
+        assert caught.value.headers == {"Retry-After": "2"}
 
 
 def test_an_adapter_is_judged_once_the_model_is_known() -> None:

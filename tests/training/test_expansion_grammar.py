@@ -6,10 +6,11 @@ from random import Random
 
 import pytest
 
-from studio.expansion.template import STOP, clean_idea, prefix_of, prompt_of
+from studio.expansion.template import STOP, clean_idea, prefix_of
 from training.expansion.grammar import MAX_WORDS, MIN_WORDS, continuation, stems
 from training.expansion.ideas import Idea, article
 from training.expansion.pairs import Pair, held_out_ideas, pairs
+from training.expansion.read import prompt_of
 from training.expansion.tags import Circumstances, UnknownTag, needs_of
 from training.expansion.vocabulary import CATEGORIES, FOLDER, section, words
 

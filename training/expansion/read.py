@@ -20,11 +20,18 @@ from studio.expansion.template import (
     STOP,
     TEMPERATURE,
     TOP_P,
+    clean_idea,
     prefix_of,
-    prompt_of,
 )
 from training.expansion.lora import load_lora
 from training.expansion.pairs import HELD_OUT
+
+
+def prompt_of(idea: str, continuation: str) -> str:
+    """The whole prompt: the idea, a comma, and what the model wrote before the newline."""
+    written = " ".join(continuation.split(STOP, 1)[0].split()).strip(" ,")
+    cleaned = clean_idea(idea)
+    return f"{cleaned}, {written}" if written else cleaned
 
 
 def chosen(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:

@@ -14,6 +14,7 @@ from studio.engine.messages import TextWorkerConfig
 from studio.engine.text_local import LocalTextEngine
 from studio.errors import ExpansionFailed
 from studio.expansion.expand import Expander, Expansion
+from studio.texts import Texts
 from training.expansion.pairs import held_out_ideas
 
 PICTURE_MODEL = "black-forest-labs/FLUX.1-dev"
@@ -26,10 +27,10 @@ async def expansions(folder: Path) -> list[tuple[str, str, int]]:
     engine.start()
     while engine.status.state in ("starting", "loading"):  # noqa: ASYNC110 (another process)
         await asyncio.sleep(READY_POLL_S)
-    expander, spec, rows = Expander(engine), find_spec(PICTURE_MODEL), []
+    expander, spec, rows = Expander(Texts(engine)), find_spec(PICTURE_MODEL), []
     for seed, idea in enumerate(held_out_ideas()):
         try:
-            async for step in expander.expand(idea, spec=spec, seed=seed):
+            async for step in expander.expand(idea, owner="sheet", spec=spec, seed=seed):
                 if isinstance(step, Expansion):
                     rows.append((idea, step.text, step.attempts))
         except ExpansionFailed as error:

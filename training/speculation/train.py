@@ -1,4 +1,6 @@
-"""Train a draft head on recorded texts: `python -m training.speculation.train --texts F… --out F`.
+"""Train a draft head on recorded texts.
+
+`python -m training.speculation.train --model FOLDER --texts FILE… --out FILE`.
 
 EAGLE-3's way (arXiv:2503.01840): the head is unrolled over its own outputs as it will be when it
 drafts, and is judged by the next token alone, against the target's own distribution.

@@ -62,6 +62,7 @@ def test_pieces_of_three_sequences_equal_whole_ones(
         for _ in range(3)
     ]
     cache = KVCache(4, 64)
+    cache.reserve(64, 4)
     # Prompts of 7, 9 and 9 tokens, then one token each, then 1, 4 and 4.
     rounds = [(7, 9, 9), (1, 1, 1), (1, 4, 4)]
     at, got = [0, 0, 0], [torch.empty(0) for _ in range(3)]
@@ -105,6 +106,7 @@ def test_values_may_be_narrower_than_keys() -> None:
 
 def test_an_empty_place_of_the_cache_gives_no_nan() -> None:
     cache = KVCache(2, 8)
+    cache.reserve(8, 2)
     layout = Layout([Piece(0, 0, 2), Piece(1, 3, 2)], CPU)  # slot 1 begins with unwritten places
     out = attend(
         torch.ones(4, 1, 4), torch.ones(4, 1, 4), torch.ones(4, 1, 4), 0, Packed(layout, cache)

@@ -7,14 +7,23 @@ import torch
 from torch import Tensor
 
 from pipelines.text.draft_head import DraftHead, HeadShape, load_head, save_head
-from pipelines.text.drafts import Drafter, NgramDrafter
+from pipelines.text.drafts import TRUST_FLOOR, NgramDrafter
 from pipelines.text.engine import EngineOptions, TextEngine
 from pipelines.text.head_drafter import HeadDrafter
-from pipelines.text.language_model import LanguageModel
+from pipelines.text.kv_cache import KVCache
+from pipelines.text.language_model import LanguageModel, Read
 from pipelines.text.model_drafter import ModelDrafter
-from pipelines.text.requests import Rule, Sampling, TextRequest
+from pipelines.text.ngram import NgramIndex
+from pipelines.text.requests import Rule, Sampling, TextDone, TextRequest
+from pipelines.text.sequence import Sequence
+from pipelines.text.speculative import NOTHING
 from tests.pipelines.text.serving import open_engine, run, serve
-from tests.pipelines.text.tiny_models import VOCABULARY, make_model
+from tests.pipelines.text.tiny_models import (
+    VOCABULARY,
+    language_model,
+    make_model,
+    make_module,
+)
 from training.speculation.train import Look
 
 GREEDY = Sampling(temperature=0)
@@ -73,7 +82,7 @@ def test_a_head_changes_no_text(model: LanguageModel, head: DraftHead) -> None:
 def test_the_same_model_as_draft_is_always_right(model: LanguageModel) -> None:
     """Greedy, and warm as well: draft and target draw with the same noise."""
     plain = serve(model, REQUESTS)
-    told = serve(model, REQUESTS, ALWAYS, ModelDrafter(model, 16, RULE), apart=3)
+    told = serve(model, REQUESTS, ALWAYS, ModelDrafter(model, VOCABULARY, 16, RULE), apart=3)
     for request in REQUESTS:
         assert told.text(request.id) == plain.text(request.id)
         speculation = told.done(request.id).usage.speculation
@@ -82,7 +91,9 @@ def test_the_same_model_as_draft_is_always_right(model: LanguageModel) -> None:
 
 def test_another_model_as_draft_changes_no_text(model: LanguageModel) -> None:
     plain = serve(model, REQUESTS)
-    told = serve(model, REQUESTS, ALWAYS, ModelDrafter(make_model("mistral"), 16, RULE), apart=3)
+    told = serve(
+        model, REQUESTS, ALWAYS, ModelDrafter(make_model("mistral"), VOCABULARY, 16, RULE), apart=3
+    )
     for request in REQUESTS:
         assert told.text(request.id) == plain.text(request.id)
 
@@ -135,9 +146,6 @@ def test_a_head_drafts_with_its_cache_what_it_was_trained_to(
     ]
     run(engine, greedy, apart=2)
     assert len(seen) > 12
-    from pipelines.text.kv_cache import KVCache
-    from pipelines.text.language_model import Read
-
     for ids, _, tokens in seen[::3]:
         states = model.read([Read(0, 0, ids[:-1])], KVCache(1, 128))
         assert tokens == tuple(unrolled(model, head, ids, states))
@@ -155,25 +163,100 @@ def test_a_head_is_kept_and_read(head: DraftHead, tmp_path: Path) -> None:
         )
 
 
-def test_ngrams_give_way_to_the_other_drafter_once_they_fail(model: LanguageModel) -> None:
-    """A text that only seems to repeat itself: the head takes over."""
+def asked_others(trust_floor: float, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the other drafter is asked where the text only seems to repeat itself."""
     asked: list[int] = []
 
-    class Other:
+    class Other(ModelDrafter):
         def propose(self, rows, width):  # type: ignore[no-untyped-def]
-            from pipelines.text.speculative import NOTHING
-
             asked.append(len(rows))
             return [NOTHING for _ in rows]
 
-        def read(self, *_: object) -> None:
-            pass
-
-        judged = move = leave = read
-
-    other: Drafter = Other()  # type: ignore[assignment]
-    prompt = "1 2 3 4 1 2 3 4 1 2 3 4 " * 3
-    request = TextRequest("a", prompt, 3, Sampling(temperature=2.0), max_tokens=40)
-    told = serve(model, [request], ALWAYS, NgramDrafter(other))
+    monkeypatch.setattr("pipelines.text.drafts.TRUST_FLOOR", trust_floor)
+    monkeypatch.setattr(NgramIndex, "propose", lambda index, width: (95,) * width)
+    model = make_model("llama")
+    request = TextRequest("a", "1 2 3 4 " * 9, 3, Sampling(temperature=3.0), max_tokens=60)
+    drafter = NgramDrafter(Other(model, VOCABULARY, 16, RULE))
+    told = serve(model, [request], ALWAYS, drafter)
     assert told.text() == serve(model, [request]).text()
-    assert asked
+    return len(asked)
+
+
+def test_ngrams_give_way_to_the_other_drafter_once_they_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert asked_others(TRUST_FLOOR, monkeypatch) > asked_others(0.0, monkeypatch)
+
+
+def test_ngrams_are_tried_again_later(model: LanguageModel) -> None:
+    drafter = NgramDrafter(ModelDrafter(model, VOCABULARY, 16, RULE))
+    row = Sequence(TextRequest("a", "", 0), [1, 2, 3] * 6, 18, 20, 0, slot=0)
+    drafter._trust["a"] = TRUST_FLOOR - 0.02
+    proposed = [bool(drafter._from(row, 3).tokens) for _ in range(8)]
+    assert proposed[0] is False and proposed[-1] is True
+
+
+@pytest.mark.parametrize("prompts", [("7 " * 20, "7 " * 20), ("7 " * 20 + "1 2", "7 " * 20)])
+def test_a_prompt_that_was_read_before_is_drafted_for(
+    model: LanguageModel, head: DraftHead, prompts: tuple[str, str]
+) -> None:
+    """Nothing of it is left for the head to read, which once ended the worker."""
+    engine = with_head(model, head)
+    requests = [TextRequest(name, prompts[i], i, WARM, max_tokens=9) for i, name in enumerate("ab")]
+    run(engine, requests, apart=30)
+    for request in requests:
+        expected = serve(model, [request]).text(request.id)
+        assert engine.told.text(request.id) == expected  # type: ignore[attr-defined]
+
+
+def test_a_prompts_last_chunk_may_be_one_token(
+    model: LanguageModel, head: DraftHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.text.scheduler.plan.__defaults__", (8,))
+    engine = with_head(model, head)
+    run(engine, [TextRequest("a", "1 2 3 4 5 6 7 8 9", 0, GREEDY, max_tokens=9)])
+    assert engine.speculation.drafted > 0
+
+
+@pytest.mark.parametrize("kind", ["head", "model", "ngrams"])
+def test_drafting_ends_with_the_context(model: LanguageModel, head: DraftHead, kind: str) -> None:
+    request = TextRequest("a", "1 2 3", 0, GREEDY)
+    engine = with_head(model, head)
+    if kind != "head":
+        engine.drafter = (
+            ModelDrafter(model, VOCABULARY, 16, RULE) if kind == "model" else NgramDrafter()
+        )
+    run(engine, [request])
+    assert engine.told.done().finish == "length"  # type: ignore[attr-defined]
+    assert engine.told.text() == serve(model, [request]).text()  # type: ignore[attr-defined]
+
+
+def test_a_draft_model_with_another_vocabulary() -> None:
+    """Families pad their vocabularies differently."""
+    target = make_model("llama")
+    for size in (VOCABULARY - 16, VOCABULARY + 16):
+        small = language_model(make_module("mistral", vocab_size=size))
+        for rule in ("residual", RULE):
+            drafter = ModelDrafter(small, VOCABULARY, 16, rule)  # type: ignore[arg-type]
+            options = EngineOptions(is_adaptive=False, rule=rule)  # type: ignore[arg-type]
+            told = serve(target, REQUESTS, options, drafter)
+            assert all(told.has(TextDone, request.id) for request in REQUESTS)
+
+
+def test_a_draft_model_reads_a_long_prompt_in_pieces(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.text.model_drafter.CHUNK_TOKENS", 16)
+    drafter = ModelDrafter(make_model("llama"), VOCABULARY, 16, RULE)
+    read, longest = drafter._model.read, []
+
+    def watch(reads, cache):  # type: ignore[no-untyped-def]
+        longest.append(max(len(read.ids) for read in reads))
+        return read(reads, cache)
+
+    monkeypatch.setattr(drafter._model, "read", watch)
+    request = TextRequest("a", "5 6 7 8 9 10 11 12 " * 10, 0, GREEDY, max_tokens=20)
+    told = serve(model, [request], ALWAYS, drafter)
+    assert told.text() == serve(model, [request]).text()
+    assert max(longest) <= 16 + 3
+    assert told.done().usage.speculation.acceptance_rate == 1.0  # type: ignore[union-attr]

@@ -12,6 +12,7 @@ CPU = torch.device("cpu")
 
 def fill(cache: KVCache, slot: int, start: int, count: int, base: float = 0.0) -> None:
     values = (torch.arange(count).float() + base).view(-1, 1, 1).expand(count, 2, 3)
+    cache.reserve(start + count, slot + 1)
     cache.write(0, values, -values, Layout([Piece(slot, start, count)], CPU))
 
 
@@ -33,16 +34,29 @@ def test_a_longer_text_finds_room() -> None:
     fill(cache, 1, 0, 5)
     before = cache.bytes
     cache.reserve(FIRST_TOKENS + 1)
-    assert cache.bytes == 2 * before
+    assert cache.bytes == 2 * before and cache.bytes_per_token == 2 * 2 * 3 * 4
     fill(cache, 1, FIRST_TOKENS, 1, base=9)
     assert keys(cache, 1, FIRST_TOKENS + 1)[[0, 4, FIRST_TOKENS]].tolist() == [0, 4, 9]
-    with pytest.raises(ValueError, match="more than a slot"):
-        cache.reserve(4 * FIRST_TOKENS + 1)
+    for tokens, slots in ((4 * FIRST_TOKENS + 1, 1), (1, 3)):
+        with pytest.raises(ValueError, match="are more than 2 of"):
+            cache.reserve(tokens, slots)
+
+
+def test_room_is_given_back_once_nobody_is_left() -> None:
+    cache = KVCache(16, 4 * FIRST_TOKENS)
+    fill(cache, 0, 0, 5)
+    small = cache.bytes
+    fill(cache, 9, FIRST_TOKENS, 5)
+    assert cache.bytes >= 20 * small
+    cache.shrink()
+    fill(cache, 0, 0, 3, base=7)
+    assert cache.bytes == small and keys(cache, 0, 3).tolist() == [7, 8, 9]
 
 
 def test_a_beginning_is_copied_out_and_in() -> None:
     cache = KVCache(2, 64)
     fill(cache, 0, 0, 6, base=10)
+    cache.reserve(4, 2)
     kept = cache.copy_out(0, 4)
     fill(cache, 0, 0, 6, base=99)  # the copy does not follow
     cache.copy_in(1, kept, 3)

@@ -44,15 +44,15 @@ def test_a_text_that_goes_on_replaces_its_beginning() -> None:
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    store = PrefixStore(3 * kept(10).bytes)
-    for start in (0, 1000, 2000):
+    store = PrefixStore(4 * kept(10).bytes)
+    for start in (0, 1000, 2000, 2500):
         store.keep(range(start, start + 10), None, kept(10))
     store.find(range(10), None)
     store.keep(range(3000, 3010), None, kept(10))
     assert store.find(range(1000, 1010), None) is None
-    assert all(store.find(range(start, start + 10), None) for start in (0, 2000, 3000))
-    store.keep(range(9000, 9100), None, kept(100))  # larger than all there is room for
-    assert store.find(range(9000, 9100), None) is None and store.size_bytes == 3 * kept(10).bytes
+    assert all(store.find(range(start, start + 10), None) for start in (0, 2000, 2500, 3000))
+    store.keep(range(9000, 9011), None, kept(11))  # more than a quarter of all
+    assert store.find(range(9000, 9011), None) is None and store.size_bytes == 4 * kept(10).bytes
 
 
 def test_no_room_keeps_nothing() -> None:

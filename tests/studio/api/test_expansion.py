@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from pipelines.text.embedded import NAME as EMBEDDED
 from studio.engine.protocol import EngineStatus
-from studio.expansion.expand import Expander
 from studio.pictures import read_settings
+from studio.texts import Texts
 from tests.fake_engine import FakeEngine
 from tests.fake_text_engine import FakeTextEngine
 from tests.running import RunningStudio
@@ -31,7 +32,7 @@ def running(
     tmp_path_factory: pytest.TempPathFactory, text_engine: FakeTextEngine
 ) -> Iterator[RunningStudio]:
     folder = tmp_path_factory.mktemp("expanding")
-    with RunningStudio(folder, FakeEngine(), expander=Expander(text_engine)) as studio:
+    with RunningStudio(folder, FakeEngine(), texts=Texts(text_engine)) as studio:
         yield studio
 
 
@@ -99,7 +100,7 @@ def test_what_cannot_be_expanded_is_drawn_as_it_is_and_said(
     assert [(w["code"], w["param"]) for w in answer["warnings"]] == [
         ("prompt_not_expanded", "input")
     ]
-    assert "used as it is" in answer["warnings"][0]["message"]
+    assert "stays as it is" in answer["warnings"][0]["message"]
     assert "expanded_prompt" not in answer["output"][0]["content"][0]
 
 
@@ -126,8 +127,8 @@ def test_a_text_model_that_loads_is_unavailable(
 ) -> None:
     text_engine.status = EngineStatus("loading")
     made = len(running.engine.received)
-    assert client.post("/v1/responses", json=body()).status_code == 503
-    assert client.post("/v1/expansions", json={"input": "a cat"}).status_code == 503
+    for path, values in (("/v1/responses", body()), ("/v1/expansions", {"input": "a cat"})):
+        assert client.post(path, json=values).status_code == 503
     assert len(running.engine.received) == made
 
 
@@ -146,7 +147,7 @@ def expand(client: httpx.Client, **values: Any) -> httpx.Response:
 def test_an_expansion_by_itself(client: httpx.Client, text_engine: FakeTextEngine) -> None:
     answer = expand(client, seed=5, model="tiny").json()
     assert (answer["original_prompt"], answer["expanded_prompt"]) == ("a cat", EXPANDED)
-    assert (answer["seed"], answer["text_model"], answer["attempts"]) == (5, "smollm2-135m", 1)
+    assert (answer["seed"], answer["text_model"], answer["attempts"]) == (5, EMBEDDED, 1)
     usage = answer["usage"]
     assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"] > 0
     assert [request.seed for request in text_engine.requests] == [5]
@@ -227,3 +228,17 @@ def test_a_client_that_hangs_up_ends_the_text_models_work(
     finally:
         text_engine.hold = None
     assert len(ids) == 1 and len(running.engine.received) == made
+
+
+def test_our_own_mistake_ends_the_stream_without_its_trace(
+    client: httpx.Client, text_engine: FakeTextEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*_: object) -> str:
+        raise KeyError("secret")
+
+    monkeypatch.setattr("studio.expansion.expand.fault_of", wrong)
+    events = events_of(expand(client, stream=True))
+    assert events[0]["type"] == "expansion.progress"
+    assert (events[-1]["type"], events[-1]["error"]["code"]) == ("error", "internal_error")
+    assert "secret" not in json.dumps(events)
+    assert expand(client).status_code == 500

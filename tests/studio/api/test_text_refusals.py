@@ -139,11 +139,22 @@ def test_the_sdk_raises_what_was_refused(text_openai: OpenAI) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b'{"model": "tiny-writer", "input": "\xff\xfe"}', b"\xff", b""]
+    ("content", "param"),
+    [
+        (b'{"model": "tiny-writer", "input": "\xff\xfe"}', "input"),
+        (b'{"model": "x", "input": [{"role": "user", "content": "\xc3"}]}', "input.0.content"),
+        (b'{"model": "x", "\xff": 7}', None),
+        (b'{"model": "\xff', None),
+        (b"\xff", None),
+        (b"", None),
+    ],
 )
-def test_invalid_utf8_is_a_400(text_http: httpx.Client, content: bytes) -> None:
+def test_invalid_utf8_is_a_400_that_names_its_field(
+    text_http: httpx.Client, content: bytes, param: str | None
+) -> None:
     headers = {"content-type": "application/json"}
     answer = text_http.post("/v1/responses", content=content, headers=headers)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_json"
     assert "UTF-8" in answer.json()["error"]["message"]
+    assert answer.json()["error"]["param"] == param

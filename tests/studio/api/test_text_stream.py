@@ -207,7 +207,7 @@ def test_a_lost_engine_ends_the_stream_with_a_failure(
 ) -> None:
     text_studio.engine.lose()
     events = stream(text_http, text_body())
-    first, failure, last = events[4:]
+    first, *_, failure, last = events[4:]
     assert first["delta"] == "one"
     assert (failure["type"], last["type"]) == ("error", "response.failed")
     assert failure["error"] == {
@@ -255,3 +255,18 @@ def test_a_text_without_an_end_is_a_failure(
 def test_a_delta_of_nothing_is_not_sent(text_http: httpx.Client, text_studio: TextStudio) -> None:
     text_studio.engine.extra = TextDelta("", "")
     assert kinds(stream(text_http, text_body())).count("response.output_text.delta") == 3
+
+
+def test_a_failure_keeps_what_was_written(text_http: httpx.Client, text_studio: TextStudio) -> None:
+    text_studio.engine.lose()
+    events = stream(text_http, text_body())
+    assert kinds(events)[-5:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "error",
+        "response.failed",
+    ]
+    item = events[-3]["item"]
+    assert (item["status"], item["content"][0]["text"]) == ("incomplete", "one")
+    assert events[-1]["response"]["output"] == [item]

@@ -6,8 +6,11 @@ import pytest
 
 from pipelines.specs import EMBEDDED_FOLDER
 from pipelines.text.requests import Message
+from studio.engine.text_http.body import call_of
+from studio.engine.text_http.dialects import DIALECTS
 from studio.engine.text_protocol import TextModel
 from studio.expansion.asking import (
+    Form,
     copies_example,
     form_of,
     is_small,
@@ -83,3 +86,10 @@ def test_an_example_that_leaks_is_seen() -> None:
     assert copies_example("a cat", "a cat, an old lighthouse, stormy sea")
     assert not copies_example("a lighthouse", "a lighthouse, stormy sea")
     assert not copies_example("a cat", "a cat, soft light")
+
+
+@pytest.mark.parametrize("form", ["examples", "chat"])
+def test_a_plain_openai_server_takes_what_is_asked(form: Form) -> None:
+    asked = request_of(form, "a cat", id="1", seed=1)
+    call = call_of(asked, DIALECTS["openai"], model="tiny-0.1b", context_tokens=None)
+    assert call.body["max_tokens"] == asked.max_tokens

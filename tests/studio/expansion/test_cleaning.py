@@ -87,6 +87,46 @@ def test_an_answer_loses_what_is_around_the_prompt(raw: str, text: str) -> None:
     assert clean(IDEA, raw, BUDGET, is_answer=True, is_complete=True) == text
 
 
+OWN_WORDS = [
+    ("great white shark", "Great white shark, open jaws", "Great white shark, open jaws"),
+    ("the great wall of china", "Great Wall of China, at dawn", "Great Wall of China, at dawn"),
+    ("great white shark", "Great! Great white shark, foam", "Great white shark, foam"),
+    ("great, big dog", "Great, big dog, tall grass", "Great, big dog, tall grass"),
+    ("my dog in the snow", "My dog in the snow, I love it, firs", "My dog in the snow, firs"),
+    (
+        "a sign that says no smoking",
+        "A sign that says no smoking, no text, rusty wall",
+        "A sign that says no smoking, rusty wall",
+    ),
+    (
+        "don't walk sign",
+        "A red don't walk sign, it isn't blurry, rain",
+        "A red don't walk sign, rain",
+    ),
+    ("a cat", "<think>\nA cat? Warm, soft.\n</think>\n\nA cat, soft light", "A cat, soft light"),
+    ("a cat", "<think>A cat, soft light, grass", ""),
+]
+
+
+@pytest.mark.parametrize(("idea", "raw", "text"), OWN_WORDS)
+def test_the_ideas_own_words_are_no_preface_no_person_and_no_negation(
+    idea: str, raw: str, text: str
+) -> None:
+    assert clean(idea, raw, BUDGET, is_answer=True, is_complete=True) == text
+    shown = ""
+    for end in range(len(raw)):
+        longer = clean(idea, raw[:end], BUDGET, is_answer=True, is_complete=False)
+        assert longer.startswith(shown), (shown, longer)
+        shown = longer
+
+
+def test_what_an_answer_adds_does_not_drop_the_ideas_own_words_behind_it() -> None:
+    raw = "Sunny morning, a cat at night, soft fur"
+    assert clean("a cat at night", raw, BUDGET, is_answer=True, is_complete=True) == (
+        "a cat at night, soft fur"
+    )
+
+
 PIECES = [
     *(text for text, _ in CONTINUATIONS),
     " Here is", " f/1.8", " 1,000 stars", " wow... so", " it's", " - a dash - here", " Note: x",

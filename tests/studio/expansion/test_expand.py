@@ -1,7 +1,7 @@
 """From an idea to a prompt with a text engine that writes what the test tells it to."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import pairwise
@@ -9,11 +9,13 @@ from itertools import pairwise
 import pytest
 
 from pipelines.specs import EMBEDDED_FOLDER
-from pipelines.text.requests import TextRequest
+from pipelines.text.embedded import NAME as EMBEDDED
+from pipelines.text.requests import TextDelta, TextRequest, TextStarted
 from studio.engine.protocol import EngineStatus
-from studio.engine.text_protocol import TextModel
-from studio.errors import BadRequest, ExpansionFailed, Unavailable
+from studio.engine.text_protocol import Piece, TextModel
+from studio.errors import BadRequest, ExpansionFailed, TooManyRequests, Unavailable
 from studio.expansion.expand import TRIES, Expander, Expansion, Progress
+from studio.texts import Texts
 from studio.world import read_world
 from tests.fake_text_engine import FakeTextEngine
 from tests.studio.conftest import SPEC
@@ -33,7 +35,9 @@ def run(
 ) -> list[Progress | Expansion]:
     async def steps() -> list[Progress | Expansion]:
         world = WORLD if in_world else None
-        expanding = Expander(engine).expand(idea, spec=ROOMY, world=world, seed=seed)
+        expanding = Expander(Texts(engine)).expand(
+            idea, owner="me", spec=ROOMY, world=world, seed=seed
+        )
         async with aclosing(expanding):
             return [step async for step in expanding]
 
@@ -57,7 +61,7 @@ def test_an_idea_becomes_a_prompt_that_begins_with_it() -> None:
     done = last(steps)
     assert done.original == "A cat. "
     assert done.text == f"A cat,{GOOD.rstrip()}"
-    assert (done.seed, done.model, done.attempts) == (1, "smollm2-135m", 1)
+    assert (done.seed, done.model, done.attempts) == (1, EMBEDDED, 1)
     assert done.usage.output_tokens == len(GOOD.split())
 
 
@@ -82,7 +86,9 @@ def test_a_text_that_fails_the_checks_is_tried_again_with_another_seed() -> None
 
 def test_after_some_tries_it_says_why_not() -> None:
     engine = FakeTextEngine(writes(PROSE))
-    with pytest.raises(ExpansionFailed, match=r"added too little\. It is used as it is") as failed:
+    with pytest.raises(
+        ExpansionFailed, match=r"added too little\. The prompt stays as it is"
+    ) as failed:
         run(engine, "a cat")
     assert (failed.value.code, failed.value.param) == ("prompt_not_expanded", "prompt")
     assert len(engine.requests) == TRIES
@@ -163,7 +169,7 @@ def test_a_model_that_is_not_ready_is_unavailable() -> None:
     engine = FakeTextEngine(status=EngineStatus("loading"))
     with pytest.raises(Unavailable):
         run(engine, "a cat")
-    assert Expander(engine).status.state == "loading"
+    assert Expander(Texts(engine)).status == engine.status
 
 
 @pytest.mark.parametrize("in_world", [False, True])
@@ -171,8 +177,8 @@ def test_closing_it_ends_the_text_models_work(in_world: bool) -> None:
     async def close_early() -> FakeTextEngine:
         engine = FakeTextEngine(writes(" small, yellow, blue, in the snow, at night, soft light"))
         engine.hold = asyncio.Event()
-        expanding = Expander(engine).expand(
-            "a cat", spec=ROOMY, world=WORLD if in_world else None, seed=0
+        expanding = Expander(Texts(engine)).expand(
+            "a cat", owner="me", spec=ROOMY, world=WORLD if in_world else None, seed=0
         )
         await anext(expanding)
         await expanding.aclose()
@@ -180,3 +186,49 @@ def test_closing_it_ends_the_text_models_work(in_world: bool) -> None:
 
     engine = asyncio.run(close_early())
     assert engine.cancelled == [engine.requests[0].id]
+
+
+class Halting(FakeTextEngine):
+    """Stops in mid-text, without a word why."""
+
+    async def stream(self, request: TextRequest) -> AsyncGenerator[Piece]:
+        yield TextStarted(request.id, 1, 0)
+        yield TextDelta(request.id, " small,")
+
+
+@pytest.mark.parametrize("in_world", [False, True])
+def test_an_engine_that_stops_in_mid_text_is_told(in_world: bool) -> None:
+    with pytest.raises(Unavailable, match="stopped in mid-text"):
+        run(Halting(), "a cat", in_world=in_world)
+
+
+def test_an_expansion_takes_a_place_of_its_owner() -> None:
+    async def two_at_once() -> None:
+        expander = Expander(Texts(FakeTextEngine(writes(GOOD)), max_per_owner=1))
+        first = expander.expand("a cat", owner="me", spec=ROOMY)
+        await anext(first)
+        with pytest.raises(TooManyRequests, match="of yours"):
+            await anext(expander.expand("a dog", owner="me", spec=ROOMY))
+        others = expander.expand("a dog", owner="you", spec=ROOMY)
+        await anext(others)
+        await others.aclose()
+        await first.aclose()
+        again = expander.expand("a dog", owner="me", spec=ROOMY)
+        await anext(again)
+        await again.aclose()
+
+    asyncio.run(two_at_once())
+
+
+class Refusing(FakeTextEngine):
+    """Takes no request."""
+
+    async def stream(self, request: TextRequest) -> AsyncGenerator[Piece]:
+        raise BadRequest("The text server takes no top_p.", param="top_p")
+        yield
+
+
+def test_an_expansions_error_names_no_field_of_the_text_request() -> None:
+    with pytest.raises(BadRequest, match="top_p") as caught:
+        run(Refusing(), "a cat")
+    assert caught.value.param is None

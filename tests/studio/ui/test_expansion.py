@@ -50,8 +50,22 @@ def test_the_words_before_an_expansion_go_with_the_request() -> None:
     assert settle(draft_of(again, SPEC), SPEC, max_images=4)[0].original_prompt == "a cat"
 
 
-@pytest.mark.parametrize("prompt", ["a cat, hard light", "a cat", "something else"])
-def test_an_edited_prompt_has_no_words_before_it(prompt: str) -> None:
+EDITED = [
+    "a cat, hard light",
+    "two cats, soft light, at night",
+    "A CAT,  soft LIGHT.",
+    "an old cat, soft grey light, and much more that a person thought of afterwards",
+]
+
+
+@pytest.mark.parametrize("prompt", EDITED)
+def test_an_edited_expansion_keeps_the_words_before_it(prompt: str) -> None:
+    form = replace(defaults(OFFER), prompt=prompt, expanded=KEPT)
+    assert draft_of(form, SPEC).original_prompt == "a cat"
+
+
+@pytest.mark.parametrize("prompt", ["", "a cat", "something else", "a dog, on a red sofa"])
+def test_a_prompt_emptied_or_replaced_has_no_words_before_it(prompt: str) -> None:
     form = replace(defaults(OFFER), prompt=prompt, expanded=KEPT)
     assert draft_of(form, SPEC).original_prompt is None
 

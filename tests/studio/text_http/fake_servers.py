@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from tests.studio.fake_text_kinds import KINDS, STANDARD, WORDS, Json, Kind, choice, usage
+from tests.studio.text_http.fake_kinds import KINDS, STANDARD, WORDS, Json, Kind, choice, usage
 
 
 @dataclass(frozen=True, slots=True)

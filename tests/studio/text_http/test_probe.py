@@ -1,15 +1,16 @@
 """Finding a server and its model, in the forms in which servers list them."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
-from studio.engine import text_http
-from studio.errors import BadRequest
-from tests.studio.fake_text_kinds import Json
-from tests.studio.fake_text_servers import Exchange, Script, serving
-from tests.studio.text_engines import asked, engine_at, ready, run, until, written
+from studio.engine.text_http import engine as http_engine
+from studio.errors import BadRequest, StudioError
+from tests.studio.text_http.engines import asked, engine_at, ready, run, until, written
+from tests.studio.text_http.fake_kinds import Json
+from tests.studio.text_http.fake_servers import Exchange, Script, serving
 
 
 def listing(status: int, body: Json | str) -> Script:
@@ -46,7 +47,7 @@ def test_what_is_wrong_is_said(state: str, status: int, body: Json | str, says: 
     async def scenario() -> None:
         detail = await detail_at(state, listing(status, body))
         assert says in detail
-        assert "127.0.0.1" in detail
+        assert "127.0.0.1" not in detail  # /health/ready is open to all
 
     run(scenario())
 
@@ -96,7 +97,7 @@ def test_the_first_model_that_is_no_lora_is_taken() -> None:
 def test_a_server_that_is_slow_to_list_is_busy_before_it_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(text_http, "CHECK_S", 0.01)
+    monkeypatch.setattr(http_engine, "CHECK_S", 0.01)
 
     async def scenario() -> None:
         async with ready("vllm", connect_timeout_s=0.05) as (engine, server):
@@ -108,7 +109,7 @@ def test_a_server_that_is_slow_to_list_is_busy_before_it_is_lost(
 
             server.listing = never
             await until(lambda: engine.status.state == "restarting")
-            assert states == ["ready"] * text_http.MAX_SLOW_LOOKS
+            assert states == ["ready"] * http_engine.MAX_SLOW_LOOKS
             await written(engine, asked())  # it is asked nevertheless
             server.listing = None
             await until(lambda: engine.status.state == "ready")
@@ -132,10 +133,34 @@ def test_a_server_without_raw_completions_says_so_by_404() -> None:
 
 def test_the_name_is_known_before_the_server_is() -> None:
     async def scenario() -> None:
-        engine = text_http.HttpTextEngine("http://127.0.0.1:9", api_key=None, model="m")
+        engine = http_engine.HttpTextEngine("http://127.0.0.1:9", api_key=None, model="m")
         assert (engine.model.name, engine.status.state) == ("m", "starting")
         assert engine.speculation is None
         engine.close()
         await asyncio.sleep(0)
 
     run(scenario())
+
+
+def test_the_address_is_in_the_log_and_not_in_the_open_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    details: list[str] = []
+
+    async def scenario() -> None:
+        async with serving("vllm") as server, engine_at(server.url) as engine:
+            details.append(engine.status.detail)
+            await until(lambda: engine.status.state == "ready")
+            details.append(engine.status.detail)
+            server.kill()
+            with pytest.raises(StudioError):
+                await written(engine, asked())
+            await until(lambda: engine.status.state == "restarting")
+            details.append(engine.status.detail)
+            told = [record.message for record in caplog.records if server.url in record.message]
+            assert any("vLLM serves m" in message for message in told)
+            assert any("cannot be reached" in message for message in told)
+
+    with caplog.at_level(logging.INFO, "studio"):
+        run(scenario())
+    assert all(details) and not any("127.0.0.1" in detail for detail in details)

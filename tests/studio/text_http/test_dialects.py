@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from pipelines.text.requests import Message, Sampling, TextRequest
-from studio.engine.text_body import call_of
-from studio.engine.text_chunks import read_chunk
-from studio.engine.text_dialects import DIALECTS, dialect_of_card
+from studio.engine.text_http.body import call_of
+from studio.engine.text_http.chunks import read_chunk
+from studio.engine.text_http.dialects import DIALECTS, dialect_of_card
 from studio.errors import BadRequest
-from tests.studio.fake_text_kinds import KINDS, STANDARD, Json
-from tests.studio.text_engines import asked, done, ready, run, text_of, written
+from studio.text_request import TextDraft
+from studio.texts import Texts
+from tests.studio.text_http.engines import TURNS, asked, done, ready, run, text_of, written
+from tests.studio.text_http.fake_kinds import KINDS, STANDARD, Json
 
 ALL = Sampling(
     temperature=0.5,
@@ -83,6 +85,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         )
     ),
     *((name, {"adapter": "a"}, "adapter") for name in KINDS),
+    *((name, {"prompt": (Message("user", "What?", (b"png",)),)}, "prompt") for name in KINDS),
     *((name, {"truncation": "auto"}, "truncation") for name in KINDS if name != "ollama"),
     ("ollama", {"prompt": "plain"}, "prompt"),
     ("sglang", {"prompt": "plain", "max_tokens": None}, "max_tokens"),
@@ -99,6 +102,35 @@ def test_what_a_server_cannot_do_is_refused_by_name(
         body_of(asked(**values), name)
     assert caught.value.param == param
     assert caught.value.message.endswith(".")
+
+
+LONG = (Message("user", "word " * 400),)
+WARNED: list[tuple[str, TextDraft, list[str]]] = [
+    ("sglang", TextDraft(TURNS, seed=7), ["seed"]),
+    ("sglang", TextDraft(TURNS), []),  # none was asked for
+    ("sglang", TextDraft(TURNS, seed=7, temperature=0.0), []),  # nothing is drawn
+    ("max", TextDraft(TURNS, frequency_penalty=0.5), ["frequency_penalty"]),
+    ("max", TextDraft(TURNS, repetition_penalty=1.1), ["repetition_penalty"]),
+    ("max", TextDraft(TURNS, presence_penalty=0.0), []),
+    ("ollama", TextDraft(TURNS), ["top_k"]),
+    ("ollama", TextDraft(LONG, temperature=0.0), ["truncation"]),
+    ("ollama", TextDraft(LONG, temperature=0.0, truncation="auto"), []),
+    ("vllm", TextDraft(LONG, seed=7, frequency_penalty=0.5), []),
+]
+
+
+@pytest.mark.parametrize(("name", "draft", "params"), WARNED)
+def test_what_a_server_may_drop_silently_is_a_warning(
+    name: str, draft: TextDraft, params: list[str]
+) -> None:
+    async def scenario() -> None:
+        async with ready(name) as (engine, _):
+            request, notices = Texts(engine).plan(draft)
+            assert [notice.param for notice in notices] == params
+            assert {notice.code for notice in notices} <= {"option_not_assured"}
+            await written(engine, request)  # and it is no refusal
+
+    run(scenario())
 
 
 def test_no_limit_is_said_in_each_servers_way() -> None:
@@ -160,7 +192,7 @@ def test_the_fakes_take_what_the_table_sends(name: str) -> None:
 def test_a_wrong_line_in_the_table_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fakes' strictness is what the test above rests on."""
     wrong = replace(DIALECTS["llamacpp"], repetition_penalty="repetition_penalty")
-    monkeypatch.setattr("studio.engine.text_probe.dialect_of_card", lambda card: wrong)
+    monkeypatch.setattr("studio.engine.text_http.probe.dialect_of_card", lambda card: wrong)
 
     async def scenario() -> None:
         async with ready("llamacpp") as (engine, _):
@@ -182,7 +214,7 @@ def test_a_given_dialect_is_not_asked_for() -> None:
 def test_where_the_card_does_not_tell_the_servers_own_paths_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("studio.engine.text_probe.dialect_of_card", lambda card: None)
+    monkeypatch.setattr("studio.engine.text_http.probe.dialect_of_card", lambda card: None)
 
     async def scenario() -> None:
         async with ready("llamacpp") as (engine, _):

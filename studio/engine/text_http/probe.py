@@ -8,10 +8,10 @@ from pathlib import PurePath
 import httpx
 
 from studio.engine.protocol import EngineState
-from studio.engine.text_chunks import Json, as_count, as_object
-from studio.engine.text_dialects import DIALECTS, OPENAI, Dialect, dialect_of_card
+from studio.engine.text_http.chunks import Json, as_count, as_object
+from studio.engine.text_http.dialects import DIALECTS, OPENAI, Dialect, dialect_of_card
+from studio.engine.text_http.refusals import Refusal, Site, failure_of_answer, lost
 from studio.engine.text_protocol import TextModel
-from studio.engine.text_refusals import Refusal, Site, failure_of_answer, lost
 
 MAX_NAMES = 20  # of models in a message
 
@@ -44,7 +44,10 @@ async def find_server(
     wire_name = str(card["id"])
     # llama.cpp calls a model by the path of its file, which is nobody's business.
     name = PurePath(wire_name).stem if wire_name.endswith(".gguf") else wire_name
-    return Found(dialect, TextModel(name, context_tokens, completes=dialect.completes), wire_name)
+    model_there = TextModel(
+        name, context_tokens, completes=dialect.completes, caveats=dialect.caveats
+    )
+    return Found(dialect, model_there, wire_name)
 
 
 async def _cards(client: httpx.AsyncClient, site: Site, model: str | None) -> list[Json]:
@@ -67,7 +70,7 @@ async def _cards(client: httpx.AsyncClient, site: Site, model: str | None) -> li
     if not cards:
         raise NotFoundYet(
             "failed",
-            f"{site.name} lists no model. Load one there, or give the --text-url of an "
+            "The text server lists no model. Load one there, or give the --text-url of an "
             "OpenAI-compatible server.",
         )
     return cards
@@ -83,7 +86,7 @@ def _chosen(cards: list[Json], model: str | None, site: Site) -> Json:
     more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
     raise NotFoundYet(
         "failed",
-        f"{site.name} does not serve {model}. It serves {', '.join(listed[:MAX_NAMES])}{more}: "
+        f"The text server does not serve {model}. It serves {', '.join(listed[:MAX_NAMES])}{more}: "
         "name one of them with --text-model.",
     )
 

@@ -7,7 +7,7 @@ vLLM as the model's author wished. What a server cannot do is refused by name, n
 from dataclasses import dataclass
 
 from pipelines.text.requests import Sampling, TextRequest
-from studio.engine.text_dialects import Dialect
+from studio.engine.text_http.dialects import Dialect
 from studio.errors import BadRequest
 
 NEUTRAL = Sampling()
@@ -46,6 +46,12 @@ def _check(request: TextRequest, dialect: Dialect) -> None:
             "A text server chooses no LoRA for a request: leave adapter out, and name a model "
             "that has it with --text-model.",
             param="adapter",
+        )
+    if not isinstance(request.prompt, str) and any(turn.pictures for turn in request.prompt):
+        raise BadRequest(
+            "The studio sends no pictures to a text server: describe them in words, or serve the "
+            "model that looks at them with --text-engine local.",
+            param="prompt",
         )
     if isinstance(request.prompt, str) and not dialect.completes:
         raise BadRequest(

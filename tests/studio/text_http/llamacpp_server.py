@@ -1,4 +1,4 @@
-"""A real llama.cpp server as a process: `python -m tests.studio.llamacpp_server model.gguf`.
+"""A real llama.cpp server as a process, run as a module with the GGUF's path.
 
 It prints its address and lives until its standard input closes.
 """

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pipelines.text.requests import Message, TextDelta, TextDone, TextRequest, TextStarted
-from studio.engine.text_http import HttpTextEngine
+from studio.engine.text_http.engine import HttpTextEngine
 from studio.engine.text_protocol import Piece
-from tests.studio.fake_text_servers import FakeTextServer, serving
+from tests.studio.text_http.fake_servers import FakeTextServer, serving
 
 DEADLINE_S = 10.0
 TURNS = (Message("system", "Be brief."), Message("user", "A picture?"))

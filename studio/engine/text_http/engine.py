@@ -13,13 +13,13 @@ import httpx
 
 from pipelines.text.requests import Speculation, TextDone, TextRequest
 from studio.engine.protocol import EngineStatus
-from studio.engine.text_answer import Answer
-from studio.engine.text_body import Call, call_of
-from studio.engine.text_dialects import DIALECT_NAMES, DIALECTS, Dialect
-from studio.engine.text_probe import Found, NotFoundYet, find_server
+from studio.engine.text_http.answer import Answer
+from studio.engine.text_http.body import Call, call_of
+from studio.engine.text_http.dialects import DIALECT_NAMES, DIALECTS, Dialect
+from studio.engine.text_http.probe import Found, NotFoundYet, find_server
+from studio.engine.text_http.refusals import Refusal, failure_of_answer, lost, site_of
+from studio.engine.text_http.sse import BadStream, json_events
 from studio.engine.text_protocol import Piece, TextModel
-from studio.engine.text_refusals import Refusal, failure_of_answer, lost, site_of
-from studio.engine.text_sse import BadStream, json_events
 from studio.errors import CannotStart, Unavailable
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class HttpTextEngine:
         self._chunk_timeout_s = chunk_timeout_s
         self._connect_timeout_s = connect_timeout_s
         self._ssl = httpx.create_ssl_context()
-        self._status = EngineStatus("starting", f"looking for {self._site.url}")
+        self._status = EngineStatus("starting", "looking for the text server")
         self._found: Found | None = None
         self._client: httpx.AsyncClient | None = None
         self._speculation: Speculation | None = None
@@ -148,29 +148,25 @@ class HttpTextEngine:
 
     def _broken(self, error: Exception) -> Unavailable:
         """A request that did not come to its end."""
-        name = self._site.name
         if self._status.state == "closed":
             return Unavailable("The text engine was closed before the text was complete.")
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return lost(self._site, error)
         if isinstance(error, BadStream):
-            return Unavailable(f"{name} {self._site.quoted(str(error))}. Try again.")
+            return Unavailable(f"The text server {self._site.quoted(str(error))}. Try again.")
         if isinstance(error, httpx.TimeoutException):
             return Unavailable(
-                f"{name} sent nothing for {self._chunk_timeout_s:g} s: it is overloaded or hangs. "
-                "Look at its log, or try again."
+                f"The text server sent nothing for {self._chunk_timeout_s:g} s: it is overloaded "
+                "or hangs. Look at its log, or try again."
             )
         cause = self._site.quoted(str(error)) or type(error).__name__
-        return Unavailable(f"{name} broke off before the text was complete ({cause}). Try again.")
+        return Unavailable(
+            f"The text server broke off before the text was complete ({cause}). Try again."
+        )
 
     def _count(self, done: Speculation | None) -> None:
         if done is not None:
-            sums = self._speculation or Speculation(0, 0, 0)
-            self._speculation = Speculation(
-                sums.steps + done.steps,
-                sums.drafted + done.drafted,
-                sums.accepted + done.accepted,
-            )
+            self._speculation = (self._speculation or Speculation(0, 0, 0)) + done
 
     async def _watch(self) -> None:
         while True:
@@ -202,7 +198,7 @@ class HttpTextEngine:
         self._delay_s = FIRST_DELAY_S if is_first else min(2 * self._delay_s, LAST_DELAY_S)
         status = replace(self._status, state=reason.state, detail=str(reason))
         if status != self._status:
-            log.warning("%s", reason)
+            log.warning("%s (%s)", reason, self._site.url)
         self._status = replace(status, restarts=status.restarts + was_ready)
 
     def _use(self, found: Found) -> None:
@@ -211,9 +207,9 @@ class HttpTextEngine:
                 self._spawn(self._client.aclose())
             keeps_alive = found.dialect.keeps_alive
             self._client = self._new_client(self._chunk_timeout_s, keeps_alive=keeps_alive)
-        detail = f"{found.dialect.title} at {self._site.url} serves {found.model.name}"
+        detail = f"{found.dialect.title} serves {found.model.name}"
         if self._status.state != "ready" or self._found != found:
-            log.info("%s", detail)
+            log.info("%s (%s)", detail, self._site.url)
         self._found = found
         self._slow_looks = 0
         self._status = replace(self._status, state="ready", detail=detail)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from studio.engine.text_sse import BadStream, StreamCut, json_events
+from studio.engine.text_http.sse import BadStream, StreamCut, json_events
 
 DONE = b"data: [DONE]\n\n"
 TEXT = "é🙂\u2028\x85\x0b-"  # httpx's own lines would end at three of these

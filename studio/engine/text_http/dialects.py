@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from studio.engine.text_protocol import Caveat
+
 DialectName = Literal["openai", "vllm", "sglang", "max", "llamacpp", "ollama"]
 
 
@@ -57,9 +59,7 @@ class Dialect:
     # Drops the beginning of a prompt that is too long, whatever one asks. vLLM can be asked to,
     # but on which side it cuts depends on its version.
     truncates: bool = False
-    # /v1/responses. No server's brings more than chat does: the studio keeps the history itself,
-    # and some cut, ignore or refuse fields there that their chat honours.
-    has_responses: bool = False
+    caveats: tuple[Caveat, ...] = ()  # what it takes and may not honour
 
     has_early_usage: bool = False  # usage in every chunk, so that the input is counted first
     speculation: tuple[Counts, ...] = ()
@@ -82,13 +82,23 @@ _LLAMACPP_COUNTS = Counts(("timings",), drafted="draft_n", accepted="draft_n_acc
 # The order that `Sampling` states; llama.cpp's own puts the temperature last.
 _SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
 
+_SGLANG_SEED = "SGLang follows a seed only where it runs with --enable-deterministic-inference."
+_MAX_PENALTIES = "MAX ignores penalties unless it runs with --enable-penalties."
+_OLLAMA_TOP_K = (
+    "Ollama chooses among its own top_k, which is 40 unless the model's Modelfile sets another: "
+    "its OpenAI API takes none."
+)
+_OLLAMA_CUTS = (
+    "Ollama cuts a prompt that is longer than its context and does not say so: give it a longer "
+    "one there with OLLAMA_CONTEXT_LENGTH, or send less."
+)
+
 _ALL = (
     Dialect(
         "openai",
         "The text server",  # of a kind that it does not tell
         max_stops=4,
         unlimited="never",
-        has_responses=True,
         speculation=(_VLLM_COUNTS, *_SGLANG_COUNTS, _LLAMACPP_COUNTS),  # a gateway hands them on
     ),
     Dialect(
@@ -102,7 +112,6 @@ _ALL = (
         repetition_penalty="repetition_penalty",
         max_stops=4,  # VLLM_MAX_STOP_STRINGS
         unlimited="null",
-        has_responses=True,
         has_early_usage=True,
         speculation=(_VLLM_COUNTS,),
     ),
@@ -116,8 +125,8 @@ _ALL = (
         min_p="min_p",
         repetition_penalty="repetition_penalty",
         unlimited="never",
-        has_responses=True,
         has_early_usage=True,
+        caveats=(Caveat("seed", _SGLANG_SEED),),
         speculation=_SGLANG_COUNTS,
         extras=MappingProxyType({"return_spec_tokens_details": True}),
     ),
@@ -130,6 +139,10 @@ _ALL = (
         repetition_penalty="repetition_penalty",
         first_seed=1,  # 0 draws a seed
         least_logprobs=1,
+        caveats=tuple(
+            Caveat(f"{kind}_penalty", _MAX_PENALTIES)
+            for kind in ("repetition", "frequency", "presence")
+        ),
     ),
     Dialect(
         "llamacpp",
@@ -142,7 +155,6 @@ _ALL = (
         penalty_window="repeat_last_n",
         last_seed=2**32 - 2,  # the one after it draws a seed
         least_logprobs=1,
-        has_responses=True,
         speculation=(_LLAMACPP_COUNTS,),
         keeps_alive=False,  # closes after a stream although it says keep-alive
         extras=MappingProxyType({"samplers": _SAMPLERS, "return_progress": True}),
@@ -155,7 +167,7 @@ _ALL = (
         last_seed=2**32 - 2,
         completes=False,  # its /v1/completions puts the text through the chat template
         truncates=True,
-        has_responses=True,
+        caveats=(Caveat("top_k", _OLLAMA_TOP_K), Caveat("truncation", _OLLAMA_CUTS)),
     ),
 )
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from pipelines.text.requests import Finish, TextDelta, TextDone, TextRequest, TextStarted, TextUsage
 from pipelines.text.stops import Logprobs, StopGuard
-from studio.engine.text_chunks import Json, read_chunk
-from studio.engine.text_dialects import Dialect
+from studio.engine.text_http.chunks import Json, read_chunk
+from studio.engine.text_http.dialects import Dialect
+from studio.engine.text_http.refusals import Site, failure_in_stream
 from studio.engine.text_protocol import Piece
-from studio.engine.text_refusals import Site, failure_in_stream
 from studio.errors import BadRequest, StudioError, Unavailable
 
 _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length"}
@@ -81,11 +81,10 @@ class Answer:
         return TextUsage(usage.input_tokens, self._chunks, usage.cached_tokens)
 
     def _bad_end(self) -> StudioError:
-        name = self._site.name
         if self._finish is None:
-            return Unavailable(f"{name} ended the stream without saying why. Try again.")
+            return Unavailable("The text server ended the stream without saying why. Try again.")
         if self._finish == "content_filter":
-            message = f"{name} wrote no more of this text: its content filter forbids it."
+            message = "The text server wrote no more of this text: its content filter forbids it."
             return BadRequest(message, param="input", code="content_filter")
         reason = self._site.quoted(self._finish)
-        return Unavailable(f"{name} gave the text up (finish_reason {reason}). Try again.")
+        return Unavailable(f"The text server gave the text up (finish_reason {reason}). Try again.")

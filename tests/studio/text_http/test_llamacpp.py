@@ -12,10 +12,10 @@ import pytest
 
 from pipelines.text.requests import Message, Sampling, TextDelta, TextStarted
 from studio.engine.local import ROOT
-from studio.engine.text_http import HttpTextEngine
+from studio.engine.text_http.engine import HttpTextEngine
 from studio.errors import BadRequest, Unavailable
-from tests.studio.llamacpp_server import CONTEXT_TOKENS
-from tests.studio.text_engines import asked, done, engine_at, run, text_of, until, written
+from tests.studio.text_http.engines import asked, done, engine_at, run, text_of, until, written
+from tests.studio.text_http.llamacpp_server import CONTEXT_TOKENS
 
 GREEDY = Sampling(temperature=0.0)
 TURNS = (Message("user", "Name a colour."),)
@@ -27,7 +27,7 @@ class Running:
 
     def __init__(self, path: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.studio.llamacpp_server", str(path)],
+            [sys.executable, "-m", "tests.studio.text_http.llamacpp_server", str(path)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -60,7 +60,7 @@ def test_it_is_known_and_writes(server: Running) -> None:
     async def scenario() -> None:
         async with engine_at(server.url) as engine:
             await found(engine)
-            assert engine.status.detail.startswith("llama.cpp at ")
+            assert engine.status.detail.startswith("llama.cpp serves ")
             assert engine.model.context_tokens == CONTEXT_TOKENS
             assert "/" not in engine.model.name
             pieces = await written(engine, asked(TURNS, sampling=GREEDY, max_tokens=6))

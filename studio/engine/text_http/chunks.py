@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.text.requests import Speculation, TextUsage, TokenLogprob
-from studio.engine.text_dialects import Counts, Dialect
+from studio.engine.text_http.dialects import Counts, Dialect
 
 Json = Mapping[str, object]
 NOTHING: Json = {}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from studio.engine.text_http import HttpTextEngine
-from studio.engine.text_refusals import site_of
+from studio.engine.text_http.engine import HttpTextEngine
+from studio.engine.text_http.refusals import site_of
 from studio.errors import BadRequest, CannotStart, StudioError, TooManyRequests, Unavailable
-from tests.studio.fake_text_kinds import WORDS, Json
-from tests.studio.fake_text_servers import Exchange, Script, serving
-from tests.studio.test_text_http import END, of
-from tests.studio.text_engines import asked, engine_at, ready, run, text_of, until, written
+from tests.studio.text_http.engines import asked, engine_at, ready, run, text_of, until, written
+from tests.studio.text_http.fake_kinds import WORDS, Json
+from tests.studio.text_http.fake_servers import Exchange, Script, serving
+from tests.studio.text_http.test_engine import END, of
 
 KEY = "sk-very-secret-7531"
 
@@ -131,7 +131,7 @@ def test_other_refusals_hand_on_the_words_and_the_field() -> None:
 def test_what_is_no_complete_text_is_unavailable(script: Script) -> None:
     error = failure(script)
     assert isinstance(error, Unavailable)
-    assert "127.0.0.1" in error.message
+    assert "127.0.0.1" not in error.message
     assert error.message.endswith((".", "…"))
 
 
@@ -148,6 +148,13 @@ def test_a_wrong_key_is_the_studios_and_named_so() -> None:
     error = failure(saying(401, {"error": {"message": f"Incorrect API key: {KEY}"}}))
     assert isinstance(error, Unavailable)
     assert "--text-key" in error.message
+
+
+def test_the_servers_words_never_hold_its_host() -> None:
+    site = site_of("http://gpu-7.corp:8000", None)
+    said = "certificate is not valid for 'GPU-7.corp': http://gpu-7.corp:8000/v1, not xgpu-7.corp"
+    expected = "certificate is not valid for '***': http://***:8000/v1, not xgpu-7.corp"
+    assert site.quoted(said) == expected
 
 
 def test_the_servers_words_never_hold_the_key() -> None:
@@ -211,12 +218,14 @@ def test_silence_is_counted_from_chunk_to_chunk() -> None:
     run(scenario())
 
 
-def test_a_redirect_is_named_and_not_followed() -> None:
+def test_a_redirect_is_logged_and_not_followed(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with serving("vllm") as other, ready("vllm", api_key=KEY) as (engine, server):
             server.script = [saying(307, {}, f"Location: {other.url}/chat/completions\r\n")]
-            with pytest.raises(Unavailable, match=f"redirects to {other.url}"):
+            with pytest.raises(Unavailable, match="redirects") as raised:
                 await written(engine, asked())
+            assert other.url not in raised.value.message
+            assert f"redirects to {other.url}" in caplog.text
             assert other.seen == []  # neither key nor prompt
             assert {seen.headers["authorization"] for seen in server.seen} == {f"Bearer {KEY}"}
 

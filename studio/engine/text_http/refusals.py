@@ -1,14 +1,21 @@
-"""A server's own refusals and failures as the studio's errors, in sentences without the key."""
+"""A server's own refusals and failures as the studio's errors.
+
+Their sentences hold neither the key nor the address: they go to clients and to the open
+`/health/ready`. The address is for the log.
+"""
 
 import json
+import logging
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
 
 import httpx
 
-from studio.engine.text_chunks import Json, as_count, as_object
+from studio.engine.text_http.chunks import Json, as_count, as_object
 from studio.errors import BadRequest, CannotStart, StudioError, TooManyRequests, Unavailable
+
+log = logging.getLogger(__name__)
 
 MAX_SAID = 300  # characters of a server's own words that are handed on
 # What each server says of a prompt that does not fit; llama.cpp and OpenAI have a code as well.
@@ -22,7 +29,7 @@ _REFUSED = frozenset({400, 413, 422})
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A text server as messages name it."""
+    """Where a text server is."""
 
     url: str  # below which the API is, mostly ending in /v1; no slash at the end
     key: str | None = None
@@ -32,16 +39,13 @@ class Site:
         """The URL without /v1, where a server's own paths begin."""
         return self.url.removesuffix("/v1")
 
-    @property
-    def name(self) -> str:
-        """How a sentence begins."""
-        return f"The text server at {self.url}"
-
     def quoted(self, said: str) -> str:
-        """A server's words on one line, cut to length, without our key."""
+        """A server's words on one line, cut to length, without our key and the server's host."""
         line = " ".join(said.split())
         if self.key:
             line = line.replace(self.key, "***")
+        host = re.escape(httpx.URL(self.url).host)
+        line = re.sub(rf"(?<![\w.-]){host}(?![\w-])", "***", line, flags=re.IGNORECASE)
         return line if len(line) <= MAX_SAID else line[:MAX_SAID] + "…"
 
     def sentence(self, said: str) -> str:
@@ -84,14 +88,15 @@ def failure_of_answer(site: Site, answer: Refusal, path: str = "") -> StudioErro
         body = {}
     said = _said(body) or answer.body.decode("utf-8", "replace")
     if 300 <= answer.status < 400:
+        log.warning("%s redirects to %s", site.url, answer.location or "nowhere")
         return Unavailable(
-            f"{site.name} redirects to {site.quoted(answer.location or 'nowhere')}, which is not "
-            "followed: start the studio with that --text-url."
+            "The text server redirects, which is not followed: start the studio with the "
+            "--text-url that its log names."
         )
     is_missing = answer.status in (404, 405) and "model" not in said.lower()
     if is_missing and path == "completions":
         return BadRequest(
-            f"{site.name} cannot go on with plain text: send turns of a conversation, or use a "
+            "The text server cannot go on with plain text: send turns of a conversation, or use a "
             "server with raw completions, like vLLM, SGLang or llama.cpp.",
             param="prompt",
         )
@@ -114,7 +119,7 @@ def lost(site: Site, error: Exception) -> Unavailable:
     """No connection, or one that broke."""
     cause = site.quoted(str(error)) or type(error).__name__
     return Unavailable(
-        f"{site.name} cannot be reached ({cause}). Start it, or give another --text-url; the "
+        f"The text server cannot be reached ({cause}). Start it, or give another --text-url; the "
         "studio keeps looking."
     )
 
@@ -131,24 +136,26 @@ def _failure(
             code="context_length_exceeded",
         )
     if status in _REFUSED:
-        return BadRequest(f"{site.name} refused the request: {quoted}", param=param)
+        return BadRequest(f"The text server refused the request: {quoted}", param=param)
     if status in (401, 403):
         return Unavailable(
-            f"{site.name} does not accept the studio's key ({status}): give the right one with "
+            f"The text server does not accept the studio's key ({status}): give the right one with "
             "--text-key."
         )
     if status in (404, 405):
         return Unavailable(
-            f"{site.name} does not serve this model or path: {quoted} Look at --text-model and "
+            f"The text server does not serve this model or path: {quoted} Look at --text-model and "
             "--text-url."
         )
     if status == 429:
-        message = f"{site.name} has too much to do: {quoted} Try again later."
+        message = f"The text server has too much to do: {quoted} Try again later."
         return TooManyRequests(message, retry_after_s=round(retry_after_s or 5))
     if status == 503:
         headers = {"Retry-After": str(round(retry_after_s))} if retry_after_s else None
-        return Unavailable(f"{site.name} is not ready: {quoted} Try again later.", headers=headers)
-    return Unavailable(f"{site.name} failed ({status}): {quoted} Its own log tells more.")
+        return Unavailable(
+            f"The text server is not ready: {quoted} Try again later.", headers=headers
+        )
+    return Unavailable(f"The text server failed ({status}): {quoted} Its own log tells more.")
 
 
 def _phrase(status: int) -> str:

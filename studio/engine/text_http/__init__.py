@@ -1,0 +1,1 @@
+"""Text from another server: one HTTP client for all that speak OpenAI's chat completions."""
