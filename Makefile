@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-BENCHMARKS := floor first_picture decode batching cache_quality
+BENCHMARKS := floor first_picture decode batching cache_quality text text_quality
 
 .PHONY: run test bench lint format browser clean
 

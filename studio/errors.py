@@ -122,6 +122,11 @@ class Unavailable(StudioError):
         super().__init__(message, param=param, code=code, headers={**(headers or {}), **after})
 
 
+def unknown_model(message: str) -> NotFound:
+    """For a request whose `model` nobody serves; the message says who is asked and what it has."""
+    return NotFound(message, param="model", code="model_not_found")
+
+
 class CannotStart(StudioError):
     default_code = "cannot_start"
 

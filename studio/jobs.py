@@ -15,7 +15,7 @@ from pipelines.specs import ModelSpec
 from studio.dispatch import Dispatcher
 from studio.encoding import encode_source
 from studio.engine.protocol import Engine, EngineStatus
-from studio.errors import NotFound, StudioError, Unavailable
+from studio.errors import StudioError, Unavailable, unknown_model
 from studio.job import JobView, Origin, Picture
 from studio.library import HistoryPage, JobRecord, Library
 from studio.live import LiveJob, kept_view
@@ -91,10 +91,8 @@ class Jobs:
             return next(iter(self.specs.values()))
         if name not in self.specs:
             served = ", ".join(map(repr, self.specs))
-            raise NotFound(
-                f"There is no model {name[:100]!r} here; this studio serves {served}.",
-                param="model",
-                code="model_not_found",
+            raise unknown_model(
+                f"There is no model {name[:100]!r} here; this studio serves {served}."
             )
         return self.specs[name]
 

@@ -22,6 +22,7 @@ from studio.request import (
 )
 from studio.roles import Roles, Size, roles_of
 from studio.step_cache import UNSET, CacheSetting
+from studio.unicode import check_unicode
 
 TEXTS = (
     "prompt",
@@ -82,11 +83,7 @@ def _check_texts(draft: Draft) -> None:
         )
     for name in TEXTS:
         text = getattr(draft, name) or ""
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise BadRequest(
-                f"{name} holds half of a surrogate pair, which is no character. Send Unicode.",
-                param=name,
-            )
+        check_unicode(name, text, param=name)
         if len(text) > MAX_PROMPT_CHARS:
             raise BadRequest(
                 f"{name} has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}.",

@@ -12,6 +12,7 @@ from studio.engine.text_protocol import TextModel
 from studio.errors import BadRequest
 from studio.request import SEED_LIMIT, Notice
 from studio.text_request import MAX_INPUT_CHARS, MAX_STOP_CHARS, MAX_STOPS, TextDraft
+from studio.unicode import check_unicode
 
 MAX_WHOLE: Final = 2**31 - 1  # what engines hold in an int
 
@@ -105,7 +106,7 @@ def _check_prompt(draft: TextDraft, model: TextModel) -> None:
             code="prompt_too_long",
         )
     for text in texts:
-        _check_unicode("input", text, param="prompt")
+        check_unicode("input", text, param="prompt")
     if is_raw and not model.completes:
         raise BadRequest(
             f"{model.name} takes turns of a conversation only; leave raw out.",
@@ -135,17 +136,7 @@ def _check_stop(stop: tuple[str, ...]) -> None:
                 f"{MAX_STOP_CHARS}.",
                 param="stop",
             )
-        _check_unicode("stop", text, param="stop")
-
-
-def _check_unicode(name: str, text: str, *, param: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadRequest(
-            f"{name} holds half of a surrogate pair, which is no character. Send Unicode.",
-            param=param,
-        ) from error
+        check_unicode("stop", text, param="stop")
 
 
 def _settle_sampling(draft: TextDraft) -> Sampling:

@@ -10,7 +10,7 @@ from typing import Final
 from pipelines.text.requests import Speculation, TextDone, TextRequest
 from studio.engine.protocol import EngineStatus
 from studio.engine.text_protocol import Piece, TextEngine, TextModel
-from studio.errors import NotFound, TooManyRequests, Unavailable
+from studio.errors import TooManyRequests, Unavailable, unknown_model
 from studio.request import Notice
 from studio.text_request import TextDraft
 from studio.text_settle import check_adapter, settle_text
@@ -77,13 +77,13 @@ class Texts:
         """A served model; None is the default. Raises `NotFound`, and `Unavailable` too early."""
         status, model = self.status, self.model
         if status is None:
-            raise _not_found("This studio writes no text; start it with a text engine.")
+            raise unknown_model("This studio writes no text; start it with a text engine.")
         if model is None:
             message = f"The text engine does not know its model yet. {status.detail}"
             raise Unavailable(message, retry_after_s=RETRY_AFTER_S)
         if name not in (None, model.name):
             served = f"this studio writes text with {model.name!r}"
-            raise _not_found(f"There is no text model {str(name)[:100]!r} here; {served}.")
+            raise unknown_model(f"There is no text model {str(name)[:100]!r} here; {served}.")
         return model
 
     def plan(self, draft: TextDraft) -> tuple[TextRequest, tuple[Notice, ...]]:
@@ -102,7 +102,7 @@ class Texts:
         all owners have too many texts in flight, and whatever the engine raises.
         """
         if self._engine is None:
-            raise _not_found("This studio writes no text; start it with a text engine.")
+            raise unknown_model("This studio writes no text; start it with a text engine.")
         begun, is_done = time.monotonic(), False
         with self._place(owner):
             async with aclosing(self._engine.stream(request)) as pieces:
@@ -128,10 +128,6 @@ class Texts:
             self._in_flight[owner] -= 1
             if not self._in_flight[owner]:
                 del self._in_flight[owner]
-
-
-def _not_found(message: str) -> NotFound:
-    return NotFound(message, param="model", code="model_not_found")
 
 
 def _too_many(cause: str) -> TooManyRequests:

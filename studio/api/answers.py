@@ -1,7 +1,7 @@
 """The response object of `/v1/responses`, as the OpenAI SDK reads it."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def _response(
         "status": STATUS.get(job.status, job.status),
         "model": job.request.model,
         "output": [message] if parts else [],
-        "warnings": [_warning(notice) for notice in (*job.warnings, *notices)],
+        "warnings": [warning(notice, field_of) for notice in (*job.warnings, *notices)],
         "usage": _usage(job) if parts else None,
         "error": error,
         "incomplete_details": None,
@@ -118,7 +118,8 @@ def _response(
     }
 
 
-def _warning(notice: Notice) -> dict[str, Any]:
+def warning(notice: Notice, field_of: Callable[[str | None], str | None]) -> dict[str, Any]:
+    """A notice as answers have it; `field_of` tells where its value stands in the body."""
     return {"code": notice.code, "param": field_of(notice.param), "message": notice.message}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from studio.errors import NotFound, Unavailable
+from studio.errors import Unavailable, unknown_model
 from studio.jobs import Jobs
 from studio.texts import RETRY_AFTER_S, Texts
 
@@ -31,11 +31,7 @@ def kind_of(name: str, jobs: Jobs, texts: Texts) -> str:
             param="model",
             retry_after_s=RETRY_AFTER_S,
         )
-    raise NotFound(
-        f"There is no model {name[:100]!r} here; this studio {served}.",
-        param="model",
-        code="model_not_found",
-    )
+    raise unknown_model(f"There is no model {name[:100]!r} here; this studio {served}.")
 
 
 def kind_of_body(jobs: Jobs, texts: Texts) -> Callable[[object], str]:

@@ -15,6 +15,7 @@ from pydantic import (
 
 from studio.request import Notice, OutputFormat
 from studio.step_cache import CACHE_FIELDS, CacheName, fault_of
+from studio.unicode import is_unicode
 
 # The pictures' own limit is in bytes; this stops a longer string before anything is decoded.
 MAX_IMAGE_URL_CHARS = 100 * 1024 * 1024
@@ -22,10 +23,8 @@ MAX_IMAGE_URL_CHARS = 100 * 1024 * 1024
 
 def valid_unicode(text: str) -> str:
     """Half of a surrogate pair passes JSON, but could not be sent back."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("holds half of a surrogate pair") from error
+    if not is_unicode(text):
+        raise ValueError("holds half of a surrogate pair")
     return text
 
 

@@ -12,6 +12,7 @@ from pipelines.text.requests import (
     TextStarted,
     TokenLogprob,
 )
+from studio.api.answers import warning
 from studio.api.text_neutral import PLAIN_TEXT
 from studio.api.text_schemas import TextBody, TextOptions
 from studio.engine.text_protocol import Piece
@@ -124,7 +125,7 @@ class TextAnswer:
             "incomplete_details": self._incomplete(),
             "output": [self.item()] if is_over else [],
             "usage": usage_of(done) if done is not None else None,
-            "warnings": [_warning(notice) for notice in self._warnings],
+            "warnings": [warning(notice, field_of) for notice in self._warnings],
             **_asked(self._body, self.request),
         }
 
@@ -203,10 +204,6 @@ def _failure(error: StudioError | None) -> dict[str, str | None] | None:
         return None
     body = error_body(error)["error"]
     return {"code": body["code"], "message": body["message"]}
-
-
-def _warning(notice: Notice) -> dict[str, Any]:
-    return {"code": notice.code, "param": field_of(notice.param), "message": notice.message}
 
 
 def _logprob(token: TokenLogprob) -> dict[str, Any]:

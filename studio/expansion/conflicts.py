@@ -51,7 +51,15 @@ AXES: Mapping[str, Mapping[str, Words]] = {
     },
     "state": {
         "asleep": _words("asleep", "sleeping", "dozing", "napping"),
-        "awake": _words("alert", "watchful", r"gaze\b", "staring", "looking at", "catchlight"),
+        "awake": _words(
+            "alert",
+            "watchful",
+            r"gaze\b",
+            "staring",
+            "looking at",
+            "catchlight",
+            r"eyes fixed",
+        ),
     },
     "room": {
         "inside": _words(

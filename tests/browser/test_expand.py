@@ -116,9 +116,8 @@ def test_an_edit_of_an_expansion_does_not_lose_the_words_before_it(
     page = ready
     expand(page)
     press(page, "accept")
-    expect(page.locator("#expanded-from")).to_have_text(
-        "Expanded from a catUndo", use_inner_text=True
-    )
+    expect(page.locator("#expanded-from i")).to_be_hidden()
+    expect(page.locator("#expanded-from q")).to_have_text("a cat")
     page.focus("#prompt textarea")
     page.keyboard.press("End")
     page.keyboard.type(", at night")
@@ -155,7 +154,8 @@ def test_expanding_twice_keeps_the_persons_words(
     page.click(".expand")
     page.wait_for_selector("#expansion-panel[data-state=done]:not([hidden])")
     press(page, "accept")
-    expect(page.locator("#prompt textarea")).to_have_value(f"{IN_ROOM},{FIELD.rstrip()}")
+    both = f"{IN_ROOM},{FIELD.partition(', film')[0]}"  # no film in oil paint
+    expect(page.locator("#prompt textarea")).to_have_value(both)
     expect(page.locator("#expanded-from q")).to_have_text("a cat")
     press(page, "undo")
     expect(page.locator("#prompt textarea")).to_have_value("a cat")
@@ -186,7 +186,7 @@ def test_a_prompt_that_changed_under_the_panel_is_not_replaced(
     worldly.wait_for_selector(".expand[data-state=ready]")
     worldly.click(".world-toggle")
     expand(worldly, "an apple")
-    worldly.locator(".word", has_text="in the snow").click()
+    worldly.locator(".word[data-text='in the snow']").dispatch_event("click")
     expect(worldly.locator("#expansion-panel")).to_be_hidden()
     assert "in the snow" in prompt_of(worldly)
 
