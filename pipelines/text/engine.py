@@ -19,7 +19,7 @@ from pipelines.text.drafts import Drafter
 from pipelines.text.kv_cache import KVCache
 from pipelines.text.language_model import LanguageModel, Read
 from pipelines.text.logprobs import logprobs_of
-from pipelines.text.prompt import CannotServe
+from pipelines.text.prompt import CannotServe, prompt_letters
 from pipelines.text.requests import (
     Priority,
     Rule,
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 MAX_ROWS = 16  # sequences at once; more wait
 PREFIX_BYTES = 256 * 1024 * 1024
+ADMITTED_LETTERS = 65_536  # tokenised between two forwards: .3 s at worst, while others wait
 WIDTHS = (0, 1, 2, 3)  # an int4 product works in blocks of 4 rows: the last token and 3 drafted
 
 
@@ -144,8 +145,10 @@ class TextEngine:
         self._steps = self._drafted = self._accepted = 0
 
     def _admit(self) -> None:
-        while self._waiting and len(self._slots.rows) < self._options.max_rows:
+        letters = ADMITTED_LETTERS
+        while self._waiting and len(self._slots.rows) < self._options.max_rows and letters > 0:
             request = self._waiting.popleft()
+            letters -= prompt_letters(request)
             try:
                 self._slots.take(request)
             except CannotServe as error:

@@ -62,6 +62,12 @@ def fit_prompt(request: TextRequest, model: "LanguageModel") -> Prompt:
 _OVERFLOW = {"code": "context_length_exceeded", "param": "input"}
 
 
+def prompt_letters(request: TextRequest) -> int:
+    """Letters of the prompt, all turns together."""
+    prompt = request.prompt
+    return len(prompt) if isinstance(prompt, str) else sum(len(turn.text) for turn in prompt)
+
+
 def _check(request: TextRequest, model: "LanguageModel") -> None:
     if request.adapter is not None and request.adapter not in model.adapters:
         raise CannotServe(
@@ -79,9 +85,7 @@ def _check(request: TextRequest, model: "LanguageModel") -> None:
 
 def _check_length(request: TextRequest, model: "LanguageModel") -> None:
     """Refuse what cannot fit before it is tokenised: that takes seconds for millions of letters."""
-    prompt = request.prompt
-    texts = [prompt] if isinstance(prompt, str) else [message.text for message in prompt]
-    length = sum(map(len, texts))
+    length = prompt_letters(request)
     if length > CHARS_A_TOKEN * model.context_tokens:
         raise CannotServe(
             f"The input has {length:,} characters, which the context of {model.name}, "

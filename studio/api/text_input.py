@@ -11,7 +11,7 @@ from studio.errors import BadRequest
 MAX_ITEMS: Final = 2_000  # turns, or parts of one; a chat template reads them one by one
 
 UNREAD_PARTS: Final = {
-    "input_image": "no text model here looks at pictures; describe it as input_text",
+    "input_image": "pictures are not read by text models here yet; describe it as input_text",
     "input_file": "files are not read; send what it says as input_text",
     "input_video": "videos are not read; describe it as input_text",
     "refusal": "refusals are not read; send what was said as output_text",

@@ -407,3 +407,21 @@ def test_one_long_text_does_not_slow_all_others() -> None:
     groups = Layout(pieces, torch.device("cpu")).groups
     assert [group.slots for group in groups] == [[0], [1], [2, 3]]
     assert [group.length for group in groups] == [101, 4001, 131]
+
+
+def test_long_inputs_are_tokenised_a_few_at_a_time(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several in a row would keep those who write waiting for seconds."""
+    monkeypatch.setattr("pipelines.text.engine.ADMITTED_LETTERS", 100)
+    engine, told = open_engine(model)
+    engine.submit(ask("a"))
+    engine.step()
+    for number in range(4):
+        engine.submit(ask(f"long{number}", "7 " * 45, max_tokens=2))
+    written = len(told.text("a").split())
+    engine.step()
+    assert len(engine._slots.rows) == 3  # two of 90 letters, then it is enough
+    assert len(told.text("a").split()) == written + 1
+    run(engine, [])
+    assert all(told.has(TextDone, f"long{number}") for number in range(4))
