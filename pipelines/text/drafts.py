@@ -8,6 +8,7 @@ from torch import Tensor
 from pipelines.text.sequence import Sequence
 from pipelines.text.speculative import NOTHING, Draft
 
+LEAST_RUN = 4  # tokens that came before; shorter runs are left to the other drafter
 TRUST_MEMORY = 0.8
 TRUST_FLOOR = 0.3  # accepted of drafted: below, n-grams are left to the other drafter
 TRUST_REGAINED = 0.005  # a step: a text may begin to repeat itself later
@@ -61,7 +62,7 @@ class NgramDrafter:
         if self._other is not None and self._trust.get(key, 1.0) < TRUST_FLOOR:
             self._trust[key] += TRUST_REGAINED
             return NOTHING
-        return Draft(row.ngrams.propose(width))
+        return Draft(row.ngrams.propose(width, 1 if self._other is None else LEAST_RUN))
 
     def read(self, row: Sequence, start: int, hidden: Tensor) -> None:
         if self._other is not None:

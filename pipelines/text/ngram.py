@@ -28,13 +28,14 @@ class NgramIndex:
                 self._next[tuple(self._tokens[place - length :])] = place
         self._tokens.append(token)
 
-    def propose(self, width: int) -> tuple[int, ...]:
+    def propose(self, width: int, least: int = 1) -> tuple[int, ...]:
         """What followed the text's end the last time it came.
 
         The longest run that came before decides, of its occurrences the latest. `width` tokens, or
-        () where no run came before: where the occurrence overlaps the end, its period goes on.
+        () where no run of `least` tokens came before: where the occurrence overlaps the end, its
+        period goes on.
         """
-        place = self._place()
+        place = self._place(least)
         if place is None:
             return ()
         text_end, added = len(self._tokens), list[int]()
@@ -42,9 +43,11 @@ class NgramIndex:
             added.append(self._tokens[at] if at < text_end else added[at - text_end])
         return tuple(added)
 
-    def _place(self) -> int | None:
+    def _place(self, least: int) -> int | None:
         """Of the token that followed the longest run that came before."""
         for length in self._lengths:
+            if length < least:
+                return None
             place = self._next.get(tuple(self._tokens[-length:]))
             if place is not None and length <= len(self._tokens):
                 return place
