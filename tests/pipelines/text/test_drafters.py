@@ -173,7 +173,7 @@ def asked_others(trust_floor: float, monkeypatch: pytest.MonkeyPatch) -> int:
             return [NOTHING for _ in rows]
 
     monkeypatch.setattr("pipelines.text.drafts.TRUST_FLOOR", trust_floor)
-    monkeypatch.setattr(NgramIndex, "propose", lambda index, width: (95,) * width)
+    monkeypatch.setattr(NgramIndex, "propose", lambda index, width, least: (95,) * width)
     model = make_model("llama")
     request = TextRequest("a", "1 2 3 4 " * 9, 3, Sampling(temperature=3.0), max_tokens=60)
     drafter = NgramDrafter(Other(model, VOCABULARY, 16, RULE))
