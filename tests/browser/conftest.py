@@ -2,13 +2,20 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
+from studio.engine.protocol import EngineStatus
+from studio.texts import Texts
+from tests.browser.expanding import by_seed
 from tests.fake_engine import FakeEngine
+from tests.fake_text_engine import FakeTextEngine
 from tests.running import RunningStudio
+from tests.studio.conftest import SPEC
+from tests.worlds import small_world, write_world
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -123,3 +130,33 @@ def wait_for_pictures(page: Page, prompt: str, count: int = 1) -> None:
         "return all.length === count && all.every(img => img.complete && img.naturalWidth > 0); }",
         arg=count,
     )
+
+
+@pytest.fixture(scope="module")
+def text_engine() -> FakeTextEngine:
+    return FakeTextEngine()
+
+
+@pytest.fixture(scope="module")
+def expanding(
+    tmp_path_factory: pytest.TempPathFactory, text_engine: FakeTextEngine
+) -> Iterator[RunningStudio]:
+    folder = tmp_path_factory.mktemp("expand")
+    model = str(write_world(folder / "model", small_world()))
+    specs = [
+        replace(SPEC, max_sequence_length=512),
+        replace(SPEC, name="worldly", source=model),
+    ]
+    texts = Texts(text_engine)
+    with RunningStudio(folder / "data", FakeEngine(), specs=specs, texts=texts) as studio:
+        yield studio
+
+
+@pytest.fixture
+def ready(expanding: RunningStudio, text_engine: FakeTextEngine, open_page: OpenPage) -> Page:
+    text_engine.answer, text_engine.hold = by_seed, None
+    text_engine.status = EngineStatus("ready")
+    text_engine.requests.clear()
+    page = open_page(expanding.url)
+    page.wait_for_selector(".expand[data-state=ready]")
+    return page

@@ -1,12 +1,15 @@
-"""Runs an engine over requests and keeps what it tells."""
+"""Requests for an engine over a tiny model, and what it tells of them."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
+
+from torch import Tensor
 
 from pipelines.text.drafts import Drafter
 from pipelines.text.engine import EngineOptions, TextEngine
 from pipelines.text.language_model import LanguageModel
 from pipelines.text.requests import (
+    Sampling,
     TextDelta,
     TextDone,
     TextEvent,
@@ -14,6 +17,53 @@ from pipelines.text.requests import (
     TextRequest,
     TokenLogprob,
 )
+from pipelines.text.sequence import Sequence
+from pipelines.text.speculative import Draft
+from tests.pipelines.text.tiny_models import VOCABULARY
+
+PROMPT = "5 17 3 60 42 8 8 21 9 33 71 2"
+GREEDY = Sampling(temperature=0)
+WARM = Sampling(temperature=0.9, top_p=0.95, repetition_penalty=1.1, frequency_penalty=0.2)
+
+
+class Parrot:
+    """Drafts what the text will be, with a wrong token every third time."""
+
+    def __init__(self, text: str, prompt_tokens: int) -> None:
+        self._ids = [int(word) for word in text.split()]
+        self._prompt_tokens = prompt_tokens
+
+    def propose(self, rows: Items[Sequence], width: int) -> list[Draft]:
+        return [Draft(tuple(self._next(row, width))) for row in rows]
+
+    def _next(self, row: Sequence, width: int) -> list[int]:
+        at = len(row.ids) - self._prompt_tokens
+        wrong = [
+            (token + 1) % VOCABULARY if i % 3 == 2 else token for i, token in enumerate(self._ids)
+        ]
+        return wrong[at : at + width]
+
+    def read(self, row: Sequence, start: int, hidden: Tensor) -> None:
+        pass
+
+    def judged(self, row: Sequence, draft: Draft, accepted: int) -> None:
+        pass
+
+    def move(self, row: Sequence, target: int) -> None:
+        pass
+
+    def leave(self, row: Sequence) -> None:
+        pass
+
+
+def ask(name: str = "a", prompt: str = PROMPT, seed: int = 7, **more: object) -> TextRequest:
+    values: dict[str, object] = {"sampling": WARM, "max_tokens": 24} | more
+    return TextRequest(name, prompt, seed, **values)  # type: ignore[arg-type]
+
+
+def crowd(**more: object) -> list[TextRequest]:
+    prompts = [PROMPT, "1 2 3", "90 " * 30, "11 12 13 14 15 16 17", "4"]
+    return [ask(f"r{i}", prompt, seed=i, **more) for i, prompt in enumerate(prompts)]
 
 
 @dataclass
@@ -53,7 +103,7 @@ def open_engine(
     return TextEngine(model, told.events.append, options, drafter), told
 
 
-def run(engine: TextEngine, requests: Sequence[TextRequest], apart: int = 0) -> None:
+def run(engine: TextEngine, requests: Items[TextRequest], apart: int = 0) -> None:
     """Serve all; each joins `apart` steps after the one before."""
     for request in requests:
         engine.submit(request)
@@ -65,7 +115,7 @@ def run(engine: TextEngine, requests: Sequence[TextRequest], apart: int = 0) -> 
 
 def serve(
     model: LanguageModel,
-    requests: Sequence[TextRequest],
+    requests: Items[TextRequest],
     options: EngineOptions | None = None,
     drafter: Drafter | None = None,
     apart: int = 0,
