@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.report import Claim, json_line
 from benchmarks.text_peers import LlamaCpp, Stock
-from benchmarks.text_work import WORKS, Work, requests_of
+from benchmarks.text_work import WORKS, Result, Work, requests_of
 from pipelines.text import embedded
 from pipelines.text.drafting import open_drafter
 from pipelines.text.engine import EngineOptions, TextEngine
@@ -36,22 +36,6 @@ OURS: dict[str, Speculating] = {
     "ours, head": "head",
     "ours": "auto",
 }
-
-
-@dataclass(slots=True)
-class Result:
-    """One run: the tokens of all its requests, seconds, and how drafting went."""
-
-    tokens: int
-    seconds: float
-    first_s: float | None = None  # to the first text of the first request
-    acceptance: float | None = None
-    tokens_per_step: float | None = None
-
-    @property
-    def rate(self) -> float:
-        """Tokens a second, over all requests."""
-        return self.tokens / self.seconds
 
 
 class Ours:
@@ -196,14 +180,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    model = load_text_model(
-        embedded.NAME,
-        folder=options.folder,
-        device="cpu",
-        dtype="auto",
-        token=None,
-        progress=lambda detail, share: None,
-    )
+    model = load_text_model(embedded.NAME, folder=options.folder, device="cpu")
     with tempfile.TemporaryDirectory() as folder, LlamaCpp(Path(folder)) as llama:
         stock = Stock(options.folder / embedded.NAME)
         contestants: dict[str, Contestant] = {

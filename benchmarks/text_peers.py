@@ -7,21 +7,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import torch
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel
 
+from benchmarks.text_work import Result
 from pipelines.text import embedded
 from pipelines.text.adapters import AdapterSwitch
 from pipelines.text.packed_folder import read
 from pipelines.text.requests import TextRequest
 from pipelines.text.tokens import Tokens
-
-if TYPE_CHECKING:
-    from benchmarks.text import Result
 
 LOOKUP_TOKENS = 3
 SLOTS = 16
@@ -51,17 +49,15 @@ class Stock:
         self._tokenizer = tokenizer
         self._tokens = Tokens(tokenizer, ())
 
-    def plain(self, requests: list[TextRequest]) -> "Result":
+    def plain(self, requests: list[TextRequest]) -> Result:
         """`generate` as it is."""
         return self._run(requests)
 
-    def looked_up(self, requests: list[TextRequest]) -> "Result":
+    def looked_up(self, requests: list[TextRequest]) -> Result:
         """`generate` with prompt lookup, which it has for single requests."""
         return self._run(requests, prompt_lookup_num_tokens=LOOKUP_TOKENS)
 
-    def _run(self, requests: list[TextRequest], **more: object) -> "Result":
-        from benchmarks.text import Result
-
+    def _run(self, requests: list[TextRequest], **more: object) -> Result:
         sampling = requests[0].sampling
         if sampling.temperature:
             more |= {"do_sample": True, "temperature": sampling.temperature, "top_k": 0}
@@ -113,9 +109,7 @@ class LlamaCpp(AbstractContextManager["LlamaCpp"]):
         self._process.kill()
         self._process.wait()
 
-    def __call__(self, requests: list[TextRequest]) -> "Result":
-        from benchmarks.text import Result
-
+    def __call__(self, requests: list[TextRequest]) -> Result:
         count, began = tokens_of(requests), time.perf_counter()
         with ThreadPoolExecutor(len(requests)) as threads:
             firsts = list(threads.map(lambda request: self._ask(request, count), requests))

@@ -47,14 +47,7 @@ def main() -> None:
     torch.set_grad_enabled(False)
     found: dict[tuple[str, str], float] = {}
     for weights, dtype in WEIGHTS.items():
-        model = load_text_model(
-            embedded.NAME,
-            folder=folder,
-            device="cpu",
-            dtype=dtype,
-            token=None,
-            progress=lambda detail, share: None,
-        )
+        model = load_text_model(embedded.NAME, folder=folder, device="cpu", dtype=dtype)
         for kept in CACHES:
             nats = nats_a_token(model, getattr(torch, kept))
             found[weights, kept] = nats

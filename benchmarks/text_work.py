@@ -1,5 +1,6 @@
-"""What the text engines are given: fresh expansions, and edits of long prompts."""
+"""What the text engines are given, fresh expansions and edits, and what comes of a run."""
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pipelines.text.requests import Message, Sampling, TextRequest
@@ -9,6 +10,22 @@ from training.speculation.write import EDITS
 
 Work = Literal["expansion", "edit"]
 WORKS: tuple[Work, ...] = get_args(Work)
+
+
+@dataclass(slots=True)
+class Result:
+    """One run: the tokens of all its requests, seconds, and how drafting went."""
+
+    tokens: int
+    seconds: float
+    first_s: float | None = None  # to the first text of the first request
+    acceptance: float | None = None
+    tokens_per_step: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second, over all requests."""
+        return self.tokens / self.seconds
 
 
 def requests_of(work: Work, count: int, seed: int) -> list[TextRequest]:

@@ -24,7 +24,6 @@ from pipelines.text.requests import (
     Priority,
     Rule,
     Sampling,
-    Speculation,
     TextCancelled,
     TextEvent,
     TextFailed,
@@ -42,7 +41,7 @@ log = logging.getLogger(__name__)
 
 MAX_ROWS = 16  # sequences at once; more wait
 PREFIX_BYTES = 256 * 1024 * 1024
-ADMITTED_LETTERS = 65_536  # tokenised between two forwards: .3 s at worst, while others wait
+ADMITTED_LETTERS = 65_536  # of inputs tokenised between two forwards, while all others wait
 WIDTHS = (0, 1, 2, 3)  # an int4 product works in blocks of 4 rows: the last token and 3 drafted
 
 
@@ -78,7 +77,6 @@ class TextEngine:
         self._width = AdaptiveWidth(self._options.widths)
         self._forced: deque[int] = deque()  # widths of a warm-up
         self._waiting: deque[TextRequest] = deque()
-        self._steps = self._drafted = self._accepted = 0
 
     @property
     def drafter(self) -> Drafter | None:
@@ -93,11 +91,6 @@ class TextEngine:
     def is_busy(self) -> bool:
         """Whether a step would do something."""
         return bool(self._waiting or self._slots.rows)
-
-    @property
-    def speculation(self) -> Speculation:
-        """Sums of all requests since the start."""
-        return Speculation(self._steps, self._drafted, self._accepted)
 
     def submit(self, request: TextRequest) -> None:
         """Take a request in; its events follow from the steps."""
@@ -142,7 +135,6 @@ class TextEngine:
         self.cancel("warm-up")
         self._forced.clear()
         self._teller.tell = tell
-        self._steps = self._drafted = self._accepted = 0
 
     def _admit(self) -> None:
         letters = ADMITTED_LETTERS
@@ -234,9 +226,6 @@ class TextEngine:
             row.steps += 1
             row.drafted += len(draft.tokens)
             row.accepted += accepted
-            self._steps += 1
-            self._drafted += len(draft.tokens)
-            self._accepted += accepted
         return counts
 
     def _read(self, chunks: list[tuple[Sequence, int]], parts: tuple[Tensor, ...]) -> None:

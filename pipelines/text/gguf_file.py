@@ -2,7 +2,6 @@
 
 import logging
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,6 +14,7 @@ from pipelines.text.gguf_llama import read_gguf
 from pipelines.text.model_facts import choose_dtype
 from pipelines.text.module_folder import (
     BROKEN,
+    Progress,
     find_class,
     first_line,
     load_weights,
@@ -22,8 +22,6 @@ from pipelines.text.module_folder import (
 )
 
 log = logging.getLogger(__name__)
-
-Progress = Callable[[str, float | None], None]
 
 
 def keep_packed(path: Path, folder: Path, progress: Progress) -> Path | None:

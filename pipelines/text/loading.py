@@ -1,6 +1,5 @@
 """From a text model's name to a `LanguageModel` on the device, wherever its weights are."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -18,11 +17,9 @@ from pipelines.text.attention import set_attention
 from pipelines.text.gguf_file import keep_packed, read_plainly
 from pipelines.text.language_model import LanguageModel
 from pipelines.text.model_facts import DTYPES, choose_dtype, context_tokens, end_ids
-from pipelines.text.module_folder import BROKEN, first_line, read_module, read_tokenizer
+from pipelines.text.module_folder import BROKEN, Progress, first_line, read_module, read_tokenizer
 from pipelines.text.packed import PackedLayer, can_pack
 from pipelines.text.tokens import Tokens
-
-Progress = Callable[[str, float | None], None]  # what is going on; how much of it is done, 0 to 1
 
 # A text repository's own folder; other formats of the same weights lie beside it in some.
 FILES = ("*.json", "*.txt", "*.model", "*.jinja", "model*.safetensors")
@@ -34,9 +31,9 @@ def load_text_model(
     *,
     folder: Path,
     device: str,
-    dtype: str,
-    token: str | None,
-    progress: Progress,
+    dtype: str = "auto",
+    token: str | None = None,
+    progress: Progress = lambda detail, share: None,
 ) -> LanguageModel:
     """The model ready to write.
 

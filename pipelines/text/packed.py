@@ -16,7 +16,7 @@ from pipelines.text.attention import Packed, attend
 
 GROUP = 32  # weights that share a scale and a minimum, Q4_1's own
 BF16_FROM_ROWS = 13  # whole forwards on one thread of a Zen 4: 8 rows take 23 ms with int4, 29 with
-# bfloat16, which reads four times the bytes; 64 rows take 88 with int4, 69 with bfloat16
+# bfloat16, which reads four times the bytes; 32 rows take 88 with int4, 69 with bfloat16
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipelines.text.kv_cache import Kept
+from pipelines.text.noise import Ids
 
 MIN_TOKENS = 8  # shorter ones are read in no time
-
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,6 @@ class PrefixStore:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[str | None, bytes], tuple[Ids, Kept]] = OrderedDict()
         self._bytes = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """Held now."""
-        return self._bytes
 
     @property
     def max_entry_bytes(self) -> int:

@@ -192,16 +192,6 @@ def _cumulated(values: Floats) -> Floats:
     return torch.from_numpy(values).cumsum(0).numpy()
 
 
-def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
-    """`kept` for each row, with 0 for the tokens that were filtered out: float64 [n, vocab]."""
-    # logits: float32 [n, vocab] on the CPU, with penalties
-    probs = np.zeros(logits.shape)
-    for row, out in zip(logits.numpy(), probs, strict=True):
-        left = kept(row, sampling)
-        out[slice(None) if left.ids is None else left.ids] = left.probs
-    return torch.from_numpy(probs)
-
-
 @dataclass(frozen=True, slots=True)
 class Logprobs:
     """Natural logarithms of probabilities before any penalty or temperature."""

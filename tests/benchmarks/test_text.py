@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.text import COUNTS, Result, Table, claims_of
-from benchmarks.text_work import WORKS, requests_of
+from benchmarks.text import COUNTS, Table, claims_of
+from benchmarks.text_work import WORKS, Result, requests_of
 
 
 def table(ours: float, plain: float, stock: float) -> Table:

@@ -73,14 +73,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("data/text"))
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    model = load_text_model(
-        embedded.NAME,
-        folder=asked.folder,
-        device="cpu",
-        dtype="auto",
-        token=None,
-        progress=lambda detail, share: print(detail),
-    )
+    model = load_text_model(embedded.NAME, folder=asked.folder, device="cpu")
     recorder = Recorder()
     # Nothing is reused: the head needs the states of every token.
     options = EngineOptions(max_rows=ROWS, prefix_bytes=0)

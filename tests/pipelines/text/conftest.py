@@ -12,11 +12,4 @@ from pipelines.text.loading import load_text_model
 @pytest.fixture(scope="session")
 def smollm2(smollm2_folder: Path) -> LanguageModel:
     """As the studio serves it on a CPU."""
-    return load_text_model(
-        embedded.NAME,
-        folder=smollm2_folder,
-        device="cpu",
-        dtype="auto",
-        token=None,
-        progress=lambda detail, share: None,
-    )
+    return load_text_model(embedded.NAME, folder=smollm2_folder, device="cpu")

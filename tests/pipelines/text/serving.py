@@ -10,6 +10,7 @@ from pipelines.text.engine import EngineOptions, TextEngine
 from pipelines.text.language_model import LanguageModel
 from pipelines.text.requests import (
     Sampling,
+    Speculation,
     TextDelta,
     TextDone,
     TextEvent,
@@ -81,6 +82,12 @@ class Told:
 
     def logprobs(self, request_id: str = "a") -> list[TokenLogprob]:
         return [item for event in self.deltas(request_id) for item in event.logprobs]
+
+    @property
+    def speculation(self) -> Speculation:
+        """Sums over the texts that are complete."""
+        usages = [event.usage for event in self.events if isinstance(event, TextDone)]
+        return sum((u.speculation for u in usages if u.speculation), Speculation(0, 0, 0))
 
     def done(self, request_id: str = "a") -> TextDone:
         return next(self._of(request_id, TextDone))

@@ -33,7 +33,7 @@ class Run:
 
     def __init__(self, model: LanguageModel, options: EngineOptions | None = None) -> None:
         drafter = NgramDrafter() if options is not None else None
-        self.engine, self._told = open_engine(model, options, drafter)
+        self.engine, self.told = open_engine(model, options, drafter)
 
     def submit(self, name: str, ids: Sequence[int]) -> None:
         greedy = Sampling(temperature=0)
@@ -46,7 +46,7 @@ class Run:
                 self.engine.step()
 
     def written(self, name: str) -> list[int]:
-        return [int(word) for word in self._told.text(name).split()]
+        return [int(word) for word in self.told.text(name).split()]
 
 
 class HalfRight:
@@ -128,7 +128,7 @@ def test_drafts_are_verified_in_one_forward(served):
     for name in ("first", "second"):
         run.submit(name, PROMPTS[name])
     run.step()
-    told = run.engine.speculation
+    told = run.told.speculation
     assert 0 < told.accepted < told.drafted
     for name in ("first", "second"):
         check(stock, PROMPTS[name], run.written(name))

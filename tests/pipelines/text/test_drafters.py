@@ -17,7 +17,7 @@ from pipelines.text.ngram import NgramIndex
 from pipelines.text.requests import Rule, Sampling, TextDone, TextRequest
 from pipelines.text.sequence import Sequence
 from pipelines.text.speculative import NOTHING
-from tests.pipelines.text.serving import open_engine, run, serve
+from tests.pipelines.text.serving import Told, open_engine, run, serve
 from tests.pipelines.text.tiny_models import (
     VOCABULARY,
     language_model,
@@ -63,20 +63,19 @@ def head(model: LanguageModel) -> DraftHead:
     return made
 
 
-def with_head(model: LanguageModel, head: DraftHead) -> TextEngine:
+def with_head(model: LanguageModel, head: DraftHead) -> tuple[TextEngine, Told]:
     engine, told = open_engine(model, ALWAYS)
     engine.drafter = HeadDrafter(head, model, engine.cache, RULE, packs=False)
-    engine.told = told  # type: ignore[attr-defined]
-    return engine
+    return engine, told
 
 
 def test_a_head_changes_no_text(model: LanguageModel, head: DraftHead) -> None:
     plain = serve(model, REQUESTS)
-    engine = with_head(model, head)
+    engine, told = with_head(model, head)
     run(engine, REQUESTS, apart=3)
     for request in REQUESTS:
-        assert engine.told.text(request.id) == plain.text(request.id)  # type: ignore[attr-defined]
-    assert engine.speculation.drafted > 0
+        assert told.text(request.id) == plain.text(request.id)
+    assert told.speculation.drafted > 0
 
 
 def test_the_same_model_as_draft_is_always_right(model: LanguageModel) -> None:
@@ -126,7 +125,7 @@ def test_a_head_drafts_with_its_cache_what_it_was_trained_to(
     model: LanguageModel, head: DraftHead
 ) -> None:
     """Against the training's own unrolling, after prompts, refused drafts and moves."""
-    engine = with_head(model, head)
+    engine, _ = with_head(model, head)
     drafter = engine.drafter
     assert isinstance(drafter, HeadDrafter)
     seen: list[tuple[list[int], str, tuple[int, ...]]] = []
@@ -201,34 +200,34 @@ def test_a_prompt_that_was_read_before_is_drafted_for(
     model: LanguageModel, head: DraftHead, prompts: tuple[str, str]
 ) -> None:
     """Nothing of it is left for the head to read, which once ended the worker."""
-    engine = with_head(model, head)
+    engine, told = with_head(model, head)
     requests = [TextRequest(name, prompts[i], i, WARM, max_tokens=9) for i, name in enumerate("ab")]
     run(engine, requests, apart=30)
     for request in requests:
         expected = serve(model, [request]).text(request.id)
-        assert engine.told.text(request.id) == expected  # type: ignore[attr-defined]
+        assert told.text(request.id) == expected
 
 
 def test_a_prompts_last_chunk_may_be_one_token(
     model: LanguageModel, head: DraftHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.text.scheduler.plan.__defaults__", (8,))
-    engine = with_head(model, head)
+    engine, told = with_head(model, head)
     run(engine, [TextRequest("a", "1 2 3 4 5 6 7 8 9", 0, GREEDY, max_tokens=9)])
-    assert engine.speculation.drafted > 0
+    assert told.speculation.drafted > 0
 
 
 @pytest.mark.parametrize("kind", ["head", "model", "ngrams"])
 def test_drafting_ends_with_the_context(model: LanguageModel, head: DraftHead, kind: str) -> None:
     request = TextRequest("a", "1 2 3", 0, GREEDY)
-    engine = with_head(model, head)
+    engine, told = with_head(model, head)
     if kind != "head":
         engine.drafter = (
             ModelDrafter(model, VOCABULARY, 16, RULE) if kind == "model" else NgramDrafter()
         )
     run(engine, [request])
-    assert engine.told.done().finish == "length"  # type: ignore[attr-defined]
-    assert engine.told.text() == serve(model, [request]).text()  # type: ignore[attr-defined]
+    assert told.done().finish == "length"
+    assert told.text() == serve(model, [request]).text()
 
 
 def test_a_draft_model_with_another_vocabulary() -> None:

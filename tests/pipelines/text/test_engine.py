@@ -216,6 +216,6 @@ def test_a_broken_rollback_is_seen(model: LanguageModel, monkeypatch: pytest.Mon
 def test_a_warm_up_leaves_no_trace(model: LanguageModel) -> None:
     engine, told = open_engine(model, drafter=NgramDrafter())
     engine.warm_up()
-    assert not told.events and not engine.is_busy and engine.speculation.steps == 0
+    assert not told.events and not engine.is_busy
     run(engine, [ask()])
     assert told.text() == serve(model, [ask()]).text()

@@ -70,7 +70,7 @@ def serve(model: LanguageModel, mtp: MtpModel, prompts: list[list[int]], width: 
     texts = [
         [int(word) for word in told.text(str(number)).split()] for number in range(len(prompts))
     ]
-    return texts, drafter, engine.speculation
+    return texts, drafter, told.speculation
 
 
 class StockMtp:

@@ -116,7 +116,7 @@ def test_modules_that_draft_see_the_picture(stock):
     engine.drafter = MtpDrafter(mtp, model, engine.cache)
     file = picture(20, 16, seed=1)
     run(engine, [ask("a", file)])
-    assert engine.speculation.drafted > 0
+    assert told.speculation.drafted > 0
     assert [int(word) for word in told.text("a").split()] == expected(stock, file)
 
 

@@ -31,7 +31,7 @@ def test_another_adapter_read_it_otherwise() -> None:
 def test_a_few_tokens_are_not_worth_it() -> None:
     store = PrefixStore(10**6)
     store.keep(TEXT[: MIN_TOKENS - 1], None, kept(MIN_TOKENS - 1))
-    assert store.size_bytes == 0
+    assert store._bytes == 0
     store.keep(TEXT, None, kept(20))
     assert store.find(TEXT[: MIN_TOKENS - 1], None) is None
 
@@ -40,7 +40,7 @@ def test_a_text_that_goes_on_replaces_its_beginning() -> None:
     store = PrefixStore(10**6)
     store.keep(TEXT[:10], None, kept(10))
     store.keep(TEXT, None, kept(20))
-    assert store.size_bytes == kept(20).bytes
+    assert store._bytes == kept(20).bytes
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -52,7 +52,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert store.find(range(1000, 1010), None) is None
     assert all(store.find(range(start, start + 10), None) for start in (0, 2000, 2500, 3000))
     store.keep(range(9000, 9011), None, kept(11))  # more than a quarter of all
-    assert store.find(range(9000, 9011), None) is None and store.size_bytes == 4 * kept(10).bytes
+    assert store.find(range(9000, 9011), None) is None and store._bytes == 4 * kept(10).bytes
 
 
 def test_no_room_keeps_nothing() -> None:

@@ -17,7 +17,7 @@ from transformers import (
 from pipelines.errors import NotFinite
 from pipelines.text.noise import DRAFT, TARGET
 from pipelines.text.requests import Sampling
-from pipelines.text.sampling import Kept, Seen, distribution, kept, logprobs, penalised
+from pipelines.text.sampling import Kept, Seen, kept, logprobs, penalised
 from tests.pipelines.text.chi_squared import FITS, p_value
 
 SETTINGS = [
@@ -33,6 +33,15 @@ SETTINGS = [
     Sampling(temperature=0.4, top_k=20, top_p=0.5),
     Sampling(temperature=2.0, top_p=0.95, min_p=0.1),
 ]
+
+
+def distribution(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """`kept` for each row, with 0 for the tokens that were filtered out: float64 [n, vocab]."""
+    probs = np.zeros(logits.shape)
+    for row, out in zip(logits.numpy(), probs, strict=True):
+        left = kept(row, sampling)
+        out[slice(None) if left.ids is None else left.ids] = left.probs
+    return torch.from_numpy(probs)
 
 
 def logits_of(seed: int, rows: int = 4, vocab: int = 3000) -> torch.Tensor:
